@@ -1,0 +1,42 @@
+# add_room(NAME SOURCES ... DEPS ... LIBS ...): one static library per room of src/, alias mla::NAME.
+#   DEPS  rooms that this one may call (tools/check_layers.py holds the same table for includes)
+#   LIBS  external targets that stay an implementation detail of the room
+# Per-target flags only: nothing here leaks into another directory.
+set(MLA_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Woverloaded-virtual)
+
+add_library(mla_flags INTERFACE)
+target_compile_options(mla_flags INTERFACE ${MLA_WARNINGS} $<$<BOOL:${MLA_WERROR}>:-Werror>)
+if(MLA_SANITIZE)
+  target_compile_options(mla_flags INTERFACE -fsanitize=${MLA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(mla_flags INTERFACE -fsanitize=${MLA_SANITIZE})
+endif()
+if(MLA_BUILD_FUZZ)
+  target_compile_options(mla_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+function(add_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_library(mla_${name} STATIC ${ROOM_SOURCES})
+  add_library(mla::${name} ALIAS mla_${name})
+  target_include_directories(mla_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  foreach(dep ${ROOM_DEPS})
+    target_link_libraries(mla_${name} PUBLIC mla_${dep})
+  endforeach()
+  target_link_libraries(mla_${name} PRIVATE $<BUILD_INTERFACE:mla_flags> ${ROOM_LIBS})
+endfunction()
+
+# add_room_test(ROOM NAME SOURCES ...): a GoogleTest program that links its own room only, so that an
+# upward call fails at link. Registered as one ctest per program.
+function(add_room_test room name)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LIBS;LABELS" ${ARGN})
+  add_executable(${name} ${TEST_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE mla_${room} mla_flags GTest::gtest GTest::gtest_main ${TEST_LIBS})
+  target_compile_definitions(${name} PRIVATE MLA_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+    MLA_MODELS="${PROJECT_SOURCE_DIR}/models")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${room};${TEST_LABELS}")
+endfunction()

@@ -1,0 +1,7 @@
+#include "mla/version.h"
+
+namespace mla {
+
+const char* Version() noexcept { return MLA_VERSION; }
+
+}  // namespace mla

@@ -1,0 +1,59 @@
+#include "tensor/buffer.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace mla {
+namespace {
+
+constexpr int64_t kAlign = 64;
+// From this size on pages come straight from the kernel: untouched ones cost nothing, and
+// releasing the buffer returns them at once.
+constexpr int64_t kMapFrom = 64 << 10;
+
+}  // namespace
+
+Buffer::Buffer(int64_t bytes) : bytes_(bytes) {
+  if (bytes < 0) Fail(ErrorCode::kBadInput, "cannot allocate {} bytes", bytes);
+  if (bytes == 0) return;
+  if (bytes >= kMapFrom) {
+    void* p = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    data_ = p == MAP_FAILED ? nullptr : p;
+    mapped_ = true;
+  } else {
+    const int64_t padded = (bytes + kAlign - 1) / kAlign * kAlign;
+    data_ = std::aligned_alloc(kAlign, static_cast<size_t>(padded));
+    if (data_ != nullptr) std::memset(data_, 0, static_cast<size_t>(padded));
+  }
+  if (data_ == nullptr) {
+    Fail(ErrorCode::kResource,
+         "out of memory: {} bytes are not to be had; use a smaller --ctx, a smaller --cache-type "
+         "or a smaller model",
+         bytes);
+  }
+}
+
+Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  if (mapped_) {
+    munmap(data_, static_cast<size_t>(bytes_));
+  } else {
+    std::free(data_);
+  }
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+FloatBuffer::FloatBuffer(int64_t count) : buffer_(CheckedMul(count, 4, "buffer")) {}
+
+}  // namespace mla
