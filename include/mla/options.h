@@ -1,0 +1,64 @@
+// Choices that a caller makes when loading and running a model.
+// Called by: applications. Thread-safety: values.
+#ifndef MLA_OPTIONS_H_
+#define MLA_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mla/log.h"
+
+namespace mla {
+
+/// How attention runs (docs/mla.md). kAuto: per call, whatever is expected to be faster.
+enum class Attention { kDecompressed, kAbsorbed, kSplitKv, kAuto };
+/// Element type of the attention cache.
+enum class CacheType { kBf16, kF16, kF32 };
+/// kFast: Highway kernels of the chosen ISA; kReference: plain double-accumulating ones.
+enum class KernelSet { kFast, kReference };
+/// kF32: fp32 arithmetic throughout. kAuto: the fastest arithmetic within the documented error.
+enum class Compute { kAuto, kF32 };
+
+/// "decompressed", "absorbed", "split-kv", "auto". Parsing throws kUsage listing the choices.
+const char* AttentionName(Attention attention) noexcept;
+Attention ParseAttention(const std::string& name);
+/// "bf16", "f16", "f32".
+const char* CacheTypeName(CacheType type) noexcept;
+CacheType ParseCacheType(const std::string& name);
+
+/// The setting that MLXCEL_MLA_ABSORBED and MLXCEL_MLA_SPLIT_KV give (docs/environment.md); each is
+/// on for 1, true, on, yes in any case, surrounding blanks trimmed, and off otherwise.
+/// `note`, if not null, receives a remark when a variable has no effect.
+Attention AttentionFromEnvironment(std::string* note = nullptr);
+
+struct LoadOptions {
+  int threads = 0;  ///< 0: min(affinity, cgroup quota, physical cores)
+  std::string isa;  ///< "" : environment MLA_ISA, else the best; see Isas()
+  KernelSet kernels = KernelSet::kFast;
+  Compute compute = Compute::kAuto;
+  LogSink log;  ///< receives the load line (kNotice) and remarks
+};
+
+struct SessionOptions {
+  std::optional<Attention> attention;  ///< empty: AttentionFromEnvironment()
+  CacheType cache_type = CacheType::kBf16;
+  int64_t context = 0;          ///< most tokens in the cache; 0: the model's trained length
+  int64_t prefill_chunk = 512;  ///< most tokens per forward pass
+};
+
+/// Sampling. temperature 0 is greedy; the filters apply in the order repeat_penalty, top_k, top_p,
+/// min_p, temperature.
+struct SamplingOptions {
+  double temperature = 0;
+  int64_t top_k = 0;          ///< 0: off
+  double top_p = 1;           ///< 1: off
+  double min_p = 0;           ///< 0: off
+  double repeat_penalty = 1;  ///< 1: off; over the last 64 tokens
+  uint64_t seed = 0;
+};
+
+}  // namespace mla
+
+#endif  // MLA_OPTIONS_H_
