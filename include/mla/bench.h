@@ -1,0 +1,93 @@
+// The attention bench: one MLA block per decode step, every path, against this machine's own peaks.
+// Called by: applications (`mla bench attention`). Thread-safety: one run at a time per process.
+// The JSON that the command prints has these fields under the same names (docs/json.md).
+#ifndef MLA_BENCH_H_
+#define MLA_BENCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mla/engine.h"
+#include "mla/options.h"
+#include "mla/tools.h"
+
+namespace mla {
+
+struct BenchOptions {
+  Geometry geometry;                                  ///< of every layer
+  std::vector<int64_t> contexts{4096, 16384, 32768};  ///< cached tokens before the first step
+  std::vector<int64_t> batches{1, 4};                 ///< sequences per step
+  int64_t steps = 64;                                 ///< timed steps per row
+  int64_t warmup = 16;                                ///< steps before them
+  CacheType dtype = CacheType::kBf16;
+  int threads = 0;            ///< 0: the default (see LoadOptions)
+  std::string isa;            ///< "": environment MLA_ISA, else the best
+  bool split = true;          ///< false: no split_kv arm
+  double kv_budget_gib = 16;  ///< for the longest context that fits
+};
+
+/// What the machine reaches, measured in the same run.
+struct BenchPeaks {
+  double read_gbps = 0;                  ///< memory read, all threads, 1e9 bytes/s
+  std::map<std::string, double> tflops;  ///< by ISA, all threads, 1e12 FLOP/s
+};
+
+/// Sizes that follow from the geometry and dtype.
+struct BenchKv {
+  int64_t decompressed_bytes_per_token_layer = 0;
+  int64_t latent_bytes_per_token_layer = 0;
+  int64_t decompressed_bytes_per_token = 0;  ///< all layers
+  int64_t latent_bytes_per_token = 0;        ///< all layers
+  double ratio = 0;                          ///< decompressed / latent
+  double budget_gib = 0;
+  int64_t decompressed_max_context = 0;  ///< tokens that the budget holds
+  int64_t latent_max_context = 0;
+  int64_t fold_elements = 0;  ///< all layers
+  int64_t fold_bytes = 0;     ///< as the bench holds them
+};
+
+/// One arm at one batch and context. The arms of a (batch, context) are timed interleaved.
+struct BenchRow {
+  std::string arm;  ///< "decompressed", "absorbed", "split_kv", "auto"
+  int64_t batch = 0;
+  int64_t context = 0;
+  double ms_per_step = 0;     ///< median of the timed steps
+  double ms_spread = 0;       ///< 90th minus 10th percentile
+  double gbps = 0;            ///< cache bytes read per second, 1e9
+  double tflops = 0;          ///< attention arithmetic per second, 1e12
+  double limit_fraction = 0;  ///< reached / min(peak, read bandwidth x intensity); 0..1
+  int64_t kv_bytes = 0;       ///< cache bytes of one layer, all sequences
+  double max_error = 0;       ///< max|out - oracle arm| / max|oracle arm|
+  std::string isa;
+  std::string kernel;
+  int threads = 0;
+  PathCounts paths;     ///< of the timed region alone
+  bool ok = true;       ///< the counters name this arm exactly steps times and the arms agree
+  std::string warning;  ///< why not, else empty
+};
+
+struct BenchReport {
+  BenchPeaks peaks;
+  Geometry geometry;
+  BenchKv kv;
+  std::vector<BenchRow> rows;
+  bool ok() const {
+    for (const BenchRow& row : rows) {
+      if (!row.ok) return false;
+    }
+    return true;
+  }
+};
+
+/// `on_progress` receives one line per stage (may be empty). Throws Error: kUsage for a geometry or
+/// an option that makes no sense, kResource if the caches do not fit into memory.
+BenchReport RunAttentionBench(const BenchOptions& options,
+                              const std::function<void(std::string_view)>& on_progress = {});
+
+}  // namespace mla
+
+#endif  // MLA_BENCH_H_
