@@ -26,7 +26,11 @@ struct StoredTensor {
 class Checkpoint {
  public:
   /// Opens model.safetensors.index.json with its shards, or model.safetensors, or the single
-  /// *.safetensors file in the directory. All faults of a file are kNotFound or kBadInput.
+  /// *.safetensors file in the directory. The shards decide what there is: tensors that the index
+  /// does not know, or puts into another of its shards, are found all the same. Throws kNotFound
+  /// (no such directory, no weights, a shard is missing), kBadInput (a malformed file, a shard
+  /// outside of the directory, a tensor in no shard, one in two shards), kUnsupported (unknown
+  /// dtype).
   static std::shared_ptr<const Checkpoint> Open(const std::string& directory);
 
   /// Null if there is no such tensor.
@@ -36,6 +40,10 @@ class Checkpoint {
   int64_t file_bytes() const;  ///< sum of the files' sizes
 
  private:
+  // `home`: tensor -> shard, as the index says; decides between shards that hold the same name.
+  void AddShard(const std::string& path, const std::string& shard,
+                const std::map<std::string, std::string>& home);
+
   std::map<std::string, StoredTensor> tensors_;
   std::vector<MappedFile> files_;
 };
