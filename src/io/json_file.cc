@@ -119,6 +119,8 @@ JsonObject JsonObject::Read(const std::string& path, int64_t max_bytes) {
 
 bool JsonObject::Has(std::string_view key) const { return Member(node_, key) != nullptr; }
 
+bool JsonObject::Empty() const { return Tree(node_).empty(); }
+
 bool JsonObject::IsNull(std::string_view key) const {
   const Json* value = Member(node_, key);
   return value != nullptr && value->is_null();

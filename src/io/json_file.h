@@ -31,6 +31,7 @@ class JsonObject {
   const std::string& label() const { return label_; }
   bool Has(std::string_view key) const;  ///< present, null included
   bool IsNull(std::string_view key) const;
+  bool Empty() const;  ///< no keys at all
   bool HasValue(std::string_view key) const { return Has(key) && !IsNull(key); }
 
   /// An integer literal (not 1.0, not "1") from least to most.
