@@ -27,8 +27,8 @@ struct ModelWeights {
   const float* final_norm = nullptr;  ///< [D]
   std::vector<LayerWeights> layers;
 
-  std::vector<WeightKind> kinds;
-  int64_t mapped_bytes = 0;  ///< used in place, in the page cache
+  std::vector<WeightKind> kinds;  ///< adds up to mapped_bytes + converted_bytes
+  int64_t mapped_bytes = 0;       ///< used in place, in the page cache
   int64_t converted_bytes =
       0;  ///< copied into `buffers` (norms and biases to fp32, misaligned data)
 
