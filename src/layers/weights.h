@@ -6,15 +6,10 @@
 
 #include <vector>
 
+#include "ops/linear.h"
 #include "tensor/weight_view.h"
 
 namespace mla {
-
-/// y = W x + b. weight [out, in]; bias [out] fp32 or null.
-struct Linear {
-  WeightView weight;
-  const float* bias = nullptr;
-};
 
 /// Attention weights; D = hidden size, other symbols as in attention/geometry.h.
 struct MlaWeights {

@@ -1,0 +1,184 @@
+#include "kernels/attend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attend.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+
+#include <hwy/highway.h>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mla {
+namespace HWY_NAMESPACE {
+
+template <int MR, class T>
+void ScoreRows(const AttendTileArgs& g, const T* k, int64_t row, int64_t t) {
+  constexpr int kNr = MR == 1 ? 4 : kWide;
+  const float* q[MR];
+  for (int i = 0; i < MR; ++i) q[i] = g.q + (row + i) * g.q_stride;
+  float* s = g.scratch + row * kAttendTileRows;
+  int64_t key = 0;
+  const auto sink = [&](int i, int j, float sum) { s[i * kAttendTileRows + key + j] = sum; };
+  for (; key + kNr <= t; key += kNr) {
+    DotTile<MR, kNr>(q, k + key * g.k_stride, g.k_stride, g.dk, sink);
+  }
+  for (; key < t; ++key) DotTile<MR, 1>(q, k + key * g.k_stride, g.k_stride, g.dk, sink);
+}
+
+// Highway's Exp gives 0 for NaN, which would hide a broken key.
+HWY_INLINE VF ExpKeepNaN(DF d, VF x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x)); }
+
+// Turns the scores s[0, visible) of one query row into exp(s - new max), zeroes s[visible, t), and
+// returns the factor by which the row's earlier sum and acc shrink.
+float SoftmaxRow(float* s, int64_t visible, int64_t t, float* max, float* sum) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  VF vmax = hn::Set(d, kNone);
+  int64_t x = 0;
+  for (; x + lanes <= visible; x += lanes) vmax = hn::Max(vmax, hn::LoadU(d, s + x));
+  float best = hn::GetLane(hn::MaxOfLanes(d, vmax));
+  for (; x < visible; ++x) best = std::max(best, s[x]);
+  const float new_max = std::max(*max, best);
+  for (int64_t y = visible; y < t; ++y) s[y] = 0;
+  if (new_max == kNone) {
+    // Only -inf and NaN: the former weigh nothing, the latter must reach the output.
+    for (int64_t y = 0; y < visible; ++y) *sum += s[y] = s[y] == kNone ? 0.0f : s[y];
+    return 1;
+  }
+  const VF shift = hn::Set(d, new_max);
+  VF vsum = hn::Zero(d);
+  // The tail goes through a padded copy: no invisible score may enter the sum.
+  for (x = 0; x + lanes <= visible; x += lanes) {
+    const VF p = ExpKeepNaN(d, hn::Sub(hn::LoadU(d, s + x), shift));
+    hn::StoreU(p, d, s + x);
+    vsum = hn::Add(vsum, p);
+  }
+  float total = hn::GetLane(hn::SumOfLanes(d, vsum));
+  if (x < visible) {
+    float tail[HWY_MAX_BYTES / sizeof(float)];
+    for (int64_t y = 0; y < lanes; ++y) tail[y] = x + y < visible ? s[x + y] : new_max;
+    hn::StoreU(ExpKeepNaN(d, hn::Sub(hn::LoadU(d, tail), shift)), d, tail);
+    for (int64_t y = x; y < visible; ++y) {
+      s[y] = tail[y - x];
+      total += s[y];
+    }
+  }
+  const float shrink = *max == kNone ? 0.0f : std::exp(*max - new_max);
+  *sum = *sum * shrink + total;
+  *max = new_max;
+  return shrink;
+}
+
+void Attend(const AttendTileArgs& g) {
+  int64_t t = g.t;
+  if (g.visible != nullptr) {
+    t = 0;
+    for (int64_t i = 0; i < g.m; ++i) t = std::max<int64_t>(t, g.visible[i]);
+  }
+  if (t == 0) return;
+  WithElem(g.type, g.k, [&](const auto* k) {
+    int64_t i = 0;
+    for (; i + 4 <= g.m; i += 4) ScoreRows<4>(g, k, i, t);
+    for (; i < g.m; ++i) ScoreRows<1>(g, k, i, t);
+  });
+  WithElem(g.type, g.v, [&](const auto* v) {
+    for (int64_t i = 0; i < g.m;) {
+      const int64_t rows = g.m - i >= 4 ? 4 : 1;
+      float shrink[4];
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t visible = g.visible != nullptr ? g.visible[i + r] : t;
+        shrink[r] = SoftmaxRow(g.scratch + (i + r) * kAttendTileRows, visible, t, g.max + i + r,
+                               g.sum + i + r);
+      }
+      const float* p = g.scratch + i * kAttendTileRows;
+      float* acc = g.acc + i * g.acc_stride;
+      if (rows == 4) {
+        OuterRows<4>(p, kAttendTileRows, v, g.v_stride, t, shrink, false, acc, g.acc_stride, g.dv);
+      } else {
+        OuterRows<1>(p, kAttendTileRows, v, g.v_stride, t, shrink, false, acc, g.acc_stride, g.dv);
+      }
+      i += rows;
+    }
+  });
+}
+
+void Finish(const AttendFinishArgs& g) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < g.m; ++i) {
+    // sum is 0 only for a row that saw no key; NaN must stay visible.
+    const bool seen = !(g.sum[i] == 0.0f);
+    const float inverse = seen ? 1.0f / g.sum[i] : 0.0f;
+    const float* acc = g.acc + i * g.acc_stride;
+    float* out = g.out + i * g.out_stride;
+    int64_t x = 0;
+    for (; x + lanes <= g.dv; x += lanes) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, acc + x), hn::Set(d, inverse)), d, out + x);
+    }
+    for (; x < g.dv; ++x) out[x] = acc[x] * inverse;
+    if (g.lse != nullptr) {
+      g.lse[i] =
+          seen ? std::log2(g.sum[i]) + g.max[i] * kLog2E : -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
+void Merge(const MergeArgs& g) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const int32_t begin = g.indptr[g.output];
+  const int32_t end = g.indptr[g.output + 1];
+  float* out = g.v_out + (g.output * g.heads + g.head) * g.dim;
+  float max = kNone;
+  for (int32_t i = begin; i < end; ++i) {
+    const float lse = g.lse_in[i * g.heads + g.head];
+    if (lse > max) max = lse;  // false for NaN
+  }
+  std::fill(out, out + g.dim, 0.0f);
+  float total = 0;
+  if (max != kNone) {
+    for (int32_t i = begin; i < end; ++i) {
+      const float lse = g.lse_in[i * g.heads + g.head];
+      if (!(lse > kNone)) continue;
+      const float w = std::exp2(lse - max);
+      const float* v = g.v_in + (static_cast<int64_t>(i) * g.heads + g.head) * g.dim;
+      total += w;
+      int64_t x = 0;
+      for (; x + lanes <= g.dim; x += lanes) {
+        hn::StoreU(hn::MulAdd(hn::Set(d, w), hn::LoadU(d, v + x), hn::LoadU(d, out + x)), d,
+                   out + x);
+      }
+      for (; x < g.dim; ++x) out[x] += w * v[x];
+    }
+    for (int64_t x = 0; x < g.dim; ++x) out[x] /= total;
+  }
+  if (g.lse_out != nullptr) {
+    g.lse_out[g.output * g.heads + g.head] = max == kNone ? kNone : max + std::log2(total);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mla
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mla {
+
+HWY_EXPORT(Attend);
+HWY_EXPORT(Finish);
+HWY_EXPORT(Merge);
+
+void AttendTile(const AttendTileArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(Attend)(args); }
+void AttendFinish(const AttendFinishArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(Finish)(args); }
+void MergeStates(const MergeArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(Merge)(args); }
+
+}  // namespace mla
+#endif  // HWY_ONCE
