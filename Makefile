@@ -3,6 +3,7 @@ BUILD ?= build
 MODEL ?= models/stories-mla
 PROMPT ?= Once upon a time there was a little girl who
 ARGS ?=
+STAGES ?=
 CONTEXTS ?= 4096,16384
 BATCHES ?= 1,4
 
@@ -16,7 +17,7 @@ export PROMPT
 
 help:
 	@echo 'make generate [PROMPT="..."] [MODEL=DIR] [ARGS="..."]  build, then continue the prompt'
-	@echo 'make test      everything that must pass: tests, sanitizers, fuzzers, lints'
+	@echo 'make test [STAGES="release asan tsan fuzz"]  everything that must pass'
 	@echo 'make build     the program, at $(BUILD)/mla'
 	@echo 'make bench     attention paths side by side [CONTEXTS=4096,16384] [BATCHES=1,4]'
 	@echo 'make format    clang-format over the C++ sources'
@@ -28,7 +29,7 @@ generate: build
 
 test:
 	@tools/install_deps.sh build test
-	@tools/run_tests.sh
+	@tools/run_tests.sh $(STAGES)
 
 build:
 	@tools/install_deps.sh build

@@ -40,3 +40,22 @@ function(add_room_test room name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${room};${TEST_LABELS}")
 endfunction()
+
+# add_isa_tests(PROGRAM): registers a program of add_room_test once more per instruction set, as
+# PROGRAM.ISA with MLA_ISA set. Its main() forces the ISA; on a machine without it the test is
+# reported as skipped, with a message. For rooms that see kernels.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(MLA_TEST_ISAS sse2 ssse3 sse4 avx2 avx512 avx512_dl)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(MLA_TEST_ISAS neon)
+endif()
+function(add_isa_tests program)
+  target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/isa_main.cc)
+  target_link_libraries(${program} PRIVATE mla_kernels)
+  get_test_property(${program} LABELS labels)
+  foreach(isa ${MLA_TEST_ISAS})
+    add_test(NAME ${program}.${isa} COMMAND ${program})
+    set_tests_properties(${program}.${isa} PROPERTIES TIMEOUT 600 LABELS "${labels};isa"
+      ENVIRONMENT MLA_ISA=${isa} SKIP_RETURN_CODE 77)
+  endforeach()
+endfunction()

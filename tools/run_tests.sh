@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# Everything that must pass, in stages; every stage runs even if one before it failed.
+# Usage: tools/run_tests.sh [STAGE ...], stages: release asan tsan fuzz (default: all).
+#   release  warnings are errors; all tests, per instruction set; lints, install, valgrind
+#   asan     AddressSanitizer and UndefinedBehaviorSanitizer; tests once, on the default ISA
+#   tsan     ThreadSanitizer; the rooms that run in parallel
+#   fuzz     libFuzzer targets, FUZZ_SECONDS each (60), under the sanitizers of asan
+# The last line is "N passed, N failed"; the exit status is 0 only if nothing failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+source tools/common.sh
+
+jobs=$(job_count)
+logs=build/logs
+mkdir -p "$logs"
+passed=0
+failed=0
+skipped=0
+times=()
+launcher=()
+
+# count RESULT [NAME]: one check that is not a ctest test.
+count() {
+  if [ "$1" -eq 0 ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $2"
+  fi
+}
+
+attribute() { sed -n "/<testsuite /,/>/s/.*$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
+
+# run_ctest NAME DIR [ctest options]: adds its tests to the counts.
+run_ctest() {
+  local name=$1 directory=$2 report
+  shift 2
+  report=$PWD/$logs/$name.xml
+  rm -f "$report"
+  "${launcher[@]}" ctest --test-dir "$directory" --output-on-failure -j "$jobs" --no-tests=error \
+    --output-junit "$report" "$@" 2>&1 | tee "$logs/$name.log"
+  local status=${PIPESTATUS[0]}
+  if [ ! -s "$report" ]; then
+    count 1 "ctest of $name"
+    return
+  fi
+  local all bad off
+  all=$(attribute "$report" tests)
+  bad=$(attribute "$report" failures)
+  off=$(($(attribute "$report" skipped) + $(attribute "$report" disabled)))
+  passed=$((passed + all - bad - off))
+  failed=$((failed + bad))
+  skipped=$((skipped + off))
+  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then count 1 "ctest of $name"; fi
+}
+
+configure() { cmake --preset "$1" >"$logs/$1-configure.log" 2>&1 || { cat "$logs/$1-configure.log"; return 1; }; }
+
+compile() {
+  local directory=$1
+  shift
+  cmake --build "$directory" -j "$jobs" "$@"
+}
+
+# The programs of the tests that match the ctest options, as build targets.
+test_programs() {
+  local directory=$1
+  shift
+  ctest --test-dir "$directory" --show-only=json-v1 "$@" | python3 -c '
+import json, os, sys
+top = os.path.realpath(sys.argv[1]) + os.sep
+tests = json.load(sys.stdin)["tests"]
+programs = {t["command"][0] for t in tests if t.get("command")}
+print("\n".join(sorted(p[len(top):] for p in map(os.path.realpath, programs) if p.startswith(top))))
+' "$directory"
+}
+
+stage_release() {
+  configure ci && compile build
+  local status=$?
+  count "$status" "build of release"
+  if [ "$status" -eq 0 ]; then run_ctest release build; fi
+}
+
+stage_asan() {
+  export UBSAN_OPTIONS=print_stacktrace=1
+  configure asan && compile build-asan
+  local status=$?
+  count "$status" "build of asan"
+  if [ "$status" -eq 0 ]; then run_ctest asan build-asan -LE '^isa$'; fi
+}
+
+stage_tsan() {
+  local select=(-L '^(parallel|ops|attention|layers|model|engine)$' -LE '^isa$') targets
+  configure tsan && mapfile -t targets < <(test_programs build-tsan "${select[@]}") &&
+    [ ${#targets[@]} -gt 0 ] && compile build-tsan --target "${targets[@]}"
+  local status=$?
+  count "$status" "build of tsan"
+  [ "$status" -eq 0 ] || return
+  # The sanitizer's shadow memory collides with the wide address randomisation of newer kernels.
+  if setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
+  TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan "${select[@]}"
+  launcher=()
+}
+
+fuzz_one() {
+  local name=$1 log=build/logs/$1.log
+  mkdir -p "build-fuzz/corpus/$name" "build-fuzz/artifacts"
+  "build-fuzz/$name" "build-fuzz/corpus/$name" "fuzz/corpus/${name#fuzz_}" \
+    -max_total_time="${FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=2048 \
+    -artifact_prefix="build-fuzz/artifacts/$name-" >"$log" 2>&1
+  local status=$?
+  if [ "$status" -ne 0 ]; then tail -n 40 "$log"; fi
+  grep -E '^Done|stat::' "$log" | sed "s/^/$name: /"
+  return "$status"
+}
+
+stage_fuzz() {
+  local targets=(fuzz_safetensors fuzz_config fuzz_tokenizer) name
+  configure fuzz && compile build-fuzz --target "${targets[@]}"
+  local status=$?
+  count "$status" "build of fuzz"
+  [ "$status" -eq 0 ] || return
+  local running=() names=()
+  for name in "${targets[@]}"; do
+    fuzz_one "$name" &
+    running+=($!)
+    names+=("$name")
+    if [ ${#running[@]} -ge "$jobs" ]; then
+      wait "${running[0]}"
+      count $? "${names[0]}"
+      running=("${running[@]:1}")
+      names=("${names[@]:1}")
+    fi
+  done
+  for i in "${!running[@]}"; do
+    wait "${running[$i]}"
+    count $? "${names[$i]}"
+  done
+}
+
+for stage in "${@:-release asan tsan fuzz}"; do
+  for name in $stage; do
+    if ! declare -F "stage_$name" >/dev/null; then
+      echo "run_tests.sh: unknown stage '$name' (release, asan, tsan, fuzz)" >&2
+      exit 2
+    fi
+    echo "=== $name"
+    started=$SECONDS
+    "stage_$name"
+    times+=("$(printf '%-8s %5d s' "$name" $((SECONDS - started)))")
+  done
+done
+
+echo "=== time per stage, $jobs jobs"
+printf '%s\n' "${times[@]}"
+if [ "$skipped" -gt 0 ]; then echo "$skipped skipped (listed by ctest above)"; fi
+for name in asan tsan release; do
+  if [ -f "$logs/$name.log" ] && [[ " ${*:-release asan tsan fuzz} " == *" $name "* ]]; then
+    echo "=== ctest summary: $name"
+    sed -n '/tests passed, /,$p' "$logs/$name.log"
+  fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
