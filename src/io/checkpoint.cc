@@ -20,7 +20,7 @@ constexpr size_t kMaxListed = 20;
 std::string Listed(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kMaxListed); ++i) {
-    text += (i == 0 ? "" : ", ") + names[i];
+    text += (i == 0 ? "" : ", ") + Printable(names[i]);
   }
   if (names.size() > kMaxListed) text += fmt::format(" and {} more", names.size() - kMaxListed);
   return text;
@@ -38,7 +38,7 @@ void CheckShardName(const std::string& shard, const std::string& tensor, const s
   if (!plain) {
     Fail(ErrorCode::kBadInput,
          "{}: {} is said to be in '{}'; expected a plain file name in the model's directory", index,
-         tensor, shard);
+         Printable(tensor), Printable(shard));
   }
 }
 
@@ -131,7 +131,7 @@ void Checkpoint::AddShard(const std::string& path, const std::string& shard,
     } else if (chosen == home.end() ||
                std::filesystem::path(other).filename().string() != chosen->second) {
       Fail(ErrorCode::kBadInput, "{}: tensor {} is in {} as well, and the index does not say which",
-           path, entry.name, other);
+           path, Printable(entry.name), other);
     }
   }
 }

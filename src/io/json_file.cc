@@ -1,9 +1,10 @@
 #include "io/json_file.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -33,6 +34,15 @@ std::string Shown(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > kMost) text = text.substr(0, kMost) + "...";
   return text;
+}
+
+// The parser takes a NUL for the end of the text, and so would pass over what follows.
+void RejectNul(std::string_view text, const std::string& label) {
+  const size_t nul = text.find('\0');
+  if (nul != std::string_view::npos) {
+    Fail(ErrorCode::kBadInput, "{}: not valid JSON: a NUL at byte {} of {}", label, nul,
+         text.size());
+  }
 }
 
 std::optional<int64_t> AsInt(const Json& value, int64_t least, int64_t most) {
@@ -72,7 +82,16 @@ class DuplicateKeys {
 
 }  // namespace
 
+std::string Printable(std::string_view name) {
+  constexpr size_t kMost = 120;
+  const bool cut = name.size() > kMost;
+  const Json text = std::string(name.substr(0, kMost)) + (cut ? "..." : "");
+  const std::string quoted = text.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 JsonObject JsonObject::Parse(std::string_view text, const std::string& label) {
+  RejectNul(text, label);
   const int depth = MaxJsonDepth(text);
   if (depth > kMaxJsonDepth) {
     Fail(ErrorCode::kBadInput, "{}: JSON nested {} deep; expected at most {}", label, depth,
@@ -102,17 +121,22 @@ JsonObject JsonObject::Parse(std::string_view text, const std::string& label) {
 }
 
 JsonObject JsonObject::Read(const std::string& path, int64_t max_bytes) {
+  // A directory opens as well, and then claims a size of its own.
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    Fail(ErrorCode::kNotFound, "{}: expected a regular file", path);
+  }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) Fail(ErrorCode::kNotFound, "{}: cannot be opened for reading", path);
   const int64_t size = file.tellg();
-  if (size < 0) Fail(ErrorCode::kNotFound, "{}: expected a regular file", path);
+  if (size < 0) Fail(ErrorCode::kNotFound, "{}: cannot be read", path);
   if (size > max_bytes) {
     Fail(ErrorCode::kBadInput, "{}: {} bytes; expected at most {}", path, size, max_bytes);
   }
   std::string text(static_cast<size_t>(size), '\0');
   file.seekg(0);
   if (!file.read(text.data(), size)) {
-    Fail(ErrorCode::kNotFound, "{}: cannot be read; expected a regular file", path);
+    Fail(ErrorCode::kNotFound, "{}: cannot be read", path);
   }
   return Parse(text, path);
 }
@@ -129,9 +153,11 @@ bool JsonObject::IsNull(std::string_view key) const {
 std::string JsonObject::Describe(std::string_view key, std::string_view expected) const {
   const Json* value = Member(node_, key);
   if (value == nullptr) {
-    return fmt::format("{}: {}{} is missing; expected {}", label_, prefix_, key, expected);
+    return fmt::format("{}: {}{} is missing; expected {}", label_, prefix_, Printable(key),
+                       expected);
   }
-  return fmt::format("{}: {}{} is {}; expected {}", label_, prefix_, key, Shown(*value), expected);
+  return fmt::format("{}: {}{} is {}; expected {}", label_, prefix_, Printable(key), Shown(*value),
+                     expected);
 }
 
 void JsonObject::Reject(std::string_view key, std::string_view expected) const {

@@ -17,6 +17,10 @@ namespace mla {
 inline constexpr int64_t kMaxConfigBytes = 16 << 20;    ///< config.json and its kin
 inline constexpr int64_t kMaxIndexBytes = 100'000'000;  ///< shard index; 24 MB for 10^12 parameters
 
+/// A name from an untrusted file as messages show it: control characters and invalid UTF-8
+/// replaced, cut after 120 bytes.
+std::string Printable(std::string_view name);
+
 /// A JSON object inside a parsed document; copies share the document. Every accessor throws
 /// kBadInput with a message of the form "<label>: <key> is <found>; expected <what>". A key that
 /// is absent gives `fallback` if there is one; null is never taken for absent.

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/json_depth.h"
+#include "io/json_file.h"
 
 namespace mla {
 namespace {
@@ -18,13 +19,7 @@ using Json = nlohmann::json;
 constexpr size_t kMaxRank = 32;
 constexpr int64_t kLengthBytes = 8;  // u64 little-endian in front of the header
 
-// A name from an untrusted file as messages show it.
-std::string Quoted(const std::string& name) {
-  constexpr size_t kMost = 120;
-  const bool cut = name.size() > kMost;
-  return Json(cut ? name.substr(0, kMost) + "..." : name)
-      .dump(-1, ' ', true, Json::error_handler_t::replace);
-}
+std::string Quoted(const std::string& name) { return '"' + Printable(name) + '"'; }
 
 // Event handler for {"name": {"dtype": s, "shape": [..], "data_offsets": [b, e]}, "__metadata__":
 // {s: s}}. Events rather than a tree: a hostile header of 100 MB costs no more than its entries.
@@ -278,6 +273,10 @@ std::vector<SafetensorsEntry> ParseSafetensors(std::span<const uint8_t> file,
   if (depth > kMaxJsonDepth) {
     Fail(ErrorCode::kBadInput, "{}: the header is nested {} deep; expected at most {}", path, depth,
          kMaxJsonDepth);
+  }
+  // The parser takes a NUL for the end of the text, and so would pass over what follows.
+  if (header.find('\0') != std::string_view::npos) {
+    Fail(ErrorCode::kBadInput, "{}: the header is not valid JSON: it contains a NUL", path);
   }
   HeaderHandler handler(path);
   Json::sax_parse(header.begin(), header.end(), &handler);

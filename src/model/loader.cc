@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/float16.h"
+#include "io/json_file.h"
 #include "model/weight_names.h"
 
 namespace mla {
@@ -100,7 +101,8 @@ class Loader {
       for (WeightSlot& slot : LayerSlots(config_, l, packed, layer)) ResolveSlot(std::move(slot));
     }
     for (const auto& [name, tensor] : file().tensors()) {
-      if (!used_.contains(&tensor) && !IsIgnoredTensor(config_, name)) unexpected_.Add(name);
+      if (!used_.contains(&tensor) && !IsIgnoredTensor(config_, name))
+        unexpected_.Add(Printable(name));
     }
   }
 
