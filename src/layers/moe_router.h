@@ -24,7 +24,7 @@ struct RouterConfig {
   double scaling = 1;      ///< after normalisation
 };
 
-/// One token. logits [E] fp32; bias [E] or null; ids and weights [k]. `scratch` holds 2·E floats.
+/// One token. logits [E] fp32; bias [E] or null; ids and weights [k]. `scratch` holds 3·E floats.
 /// Ties go to the lower expert id. ids come sorted ascending, so that the sum over experts has one
 /// order however the scores fell.
 void RouteToken(const RouterConfig& config, const float* logits, const float* bias, int32_t* ids,

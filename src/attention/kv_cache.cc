@@ -1,0 +1,107 @@
+#include "attention/kv_cache.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace mla {
+
+KvCache::KvCache(const MlaGeometry& geometry, int64_t layers, CacheLayout layout, Elem type,
+                 int64_t capacity, int64_t first_position)
+    : geometry_(geometry),
+      layers_(layers),
+      layout_(layout),
+      type_(type),
+      capacity_(capacity),
+      offset_(first_position),
+      live_start_(first_position) {
+  if (capacity < 1)
+    Fail(ErrorCode::kUsage, "the context is {} tokens; expected 1 or more", capacity);
+  Require(layers > 0 && first_position >= 0, "KvCache: layers and position");
+  layer_bytes_ = bytes_per_token() / layers_ * kSegmentTokens;
+}
+
+int64_t KvCache::bytes_per_token() const {
+  const int64_t e = ElemSize(type_);
+  return layers_ * (layout_ == CacheLayout::kLatent ? LatentBytesPerToken(geometry_, e)
+                                                    : DecompressedBytesPerToken(geometry_, e));
+}
+
+int64_t KvCache::allocated_bytes() const {
+  return static_cast<int64_t>(segments_.size()) * layers_ * layer_bytes_;
+}
+
+void KvCache::Extend(int64_t count) {
+  Require(count >= 0, "KvCache::Extend: negative count");
+  if (count > capacity_ - live()) {
+    Fail(
+        ErrorCode::kContextFull,
+        "{} more tokens do not fit: the context is {} tokens and {} are in use; use a larger --ctx "
+        "or a shorter prompt",
+        count, capacity_, live());
+  }
+  if (count == 0) return;
+  if (segments_.empty()) first_segment_ = live_start_ / kSegmentTokens;
+  const int64_t last = (offset_ + count - 1) / kSegmentTokens;
+  const int64_t bytes = CheckedMul(layers_, layer_bytes_, "cache segment");
+  while (first_segment_ + static_cast<int64_t>(segments_.size()) <= last) {
+    segments_.emplace_back(bytes);
+  }
+  offset_ += count;
+}
+
+int64_t KvCache::Trim(int64_t count) {
+  count = std::clamp<int64_t>(count, 0, live());
+  offset_ -= count;
+  ReleaseUnused();
+  return count;
+}
+
+int64_t KvCache::TrimFront(int64_t count) {
+  count = std::clamp<int64_t>(count, 0, live());
+  live_start_ += count;
+  ReleaseUnused();
+  return count;
+}
+
+void KvCache::Reset(int64_t first_position) {
+  offset_ = live_start_ = first_position;
+  ReleaseUnused();
+}
+
+void KvCache::ReleaseUnused() {
+  if (live() == 0) {
+    segments_.clear();
+    return;
+  }
+  while (first_segment_ < live_start_ / kSegmentTokens) {
+    segments_.pop_front();
+    ++first_segment_;
+  }
+  const int64_t last = (offset_ - 1) / kSegmentTokens;
+  while (first_segment_ + static_cast<int64_t>(segments_.size()) - 1 > last) segments_.pop_back();
+}
+
+char* KvCache::LayerBase(int64_t layer, int64_t position) const {
+  const Buffer& segment =
+      segments_[static_cast<size_t>(position / kSegmentTokens - first_segment_)];
+  return segment.as<char>() + layer * layer_bytes_;
+}
+
+void* KvCache::LatentRow(int64_t layer, int64_t position) const {
+  const int64_t row = position % kSegmentTokens;
+  return LayerBase(layer, position) + row * geometry_.latent_dim() * ElemSize(type_);
+}
+
+void* KvCache::KeyRow(int64_t layer, int64_t head, int64_t position) const {
+  const int64_t row = head * kSegmentTokens + position % kSegmentTokens;
+  return LayerBase(layer, position) + row * geometry_.qk_dim() * ElemSize(type_);
+}
+
+void* KvCache::ValueRow(int64_t layer, int64_t head, int64_t position) const {
+  const int64_t keys = geometry_.heads * kSegmentTokens * geometry_.qk_dim();
+  const int64_t row = head * kSegmentTokens + position % kSegmentTokens;
+  return LayerBase(layer, position) + (keys + row * geometry_.v_dim) * ElemSize(type_);
+}
+
+}  // namespace mla

@@ -1,0 +1,24 @@
+// The implementations behind RunAttention.
+// Called by: attention/attention.cc only. Thread-safety: as RunAttention.
+#ifndef MLA_ATTENTION_PATHS_H_
+#define MLA_ATTENTION_PATHS_H_
+
+#include "attention/attention.h"
+
+namespace mla {
+
+/// Query rows of one head that share up-projected or cached tiles in one task.
+inline constexpr int64_t kRowBlock = 256;
+/// Flat (row, head) pairs of one absorbed task.
+inline constexpr int64_t kHeadGroup = 32;
+
+/// workspace.items (few rows each, row_limit in total) against latent caches, absorbed.
+void RunAbsorbed(OpContext& context, AttentionWorkspace& workspace, const AttentionCall& call);
+/// One item with many rows against a latent cache: the window is up-projected tile by tile.
+void RunUpProjected(OpContext& context, const AttentionCall& call, const AttentionItem& item);
+/// All items of the call against decompressed caches.
+void RunDecompressed(OpContext& context, const AttentionCall& call);
+
+}  // namespace mla
+
+#endif  // MLA_ATTENTION_PATHS_H_

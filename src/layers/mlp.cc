@@ -1,0 +1,176 @@
+#include "layers/mlp.h"
+
+#include <algorithm>
+
+#include "ops/linear.h"
+
+namespace mla {
+namespace {
+
+// Rows of an expert's output that a task holds in scratch before adding them to the tokens.
+constexpr int64_t kDownRows = 64;
+// Output columns per task of the down products.
+constexpr int64_t kDownColumns = 64;
+
+MatmulArgs Product(const float* a, int64_t a_stride, const WeightView& w, int64_t begin,
+                   int64_t count, float* c, int64_t c_stride, int64_t rows) {
+  const WeightView part = w.Rows(begin, count);
+  MatmulArgs args;
+  args.a = a;
+  args.a_stride = a_stride;
+  args.b = part.data;
+  args.b_stride = part.stride;
+  args.b_type = DenseElem(w.dtype);
+  args.c = c;
+  args.c_stride = c_stride;
+  args.m = rows;
+  args.n = count;
+  args.k = w.cols;
+  return args;
+}
+
+// gate and up products of weight rows [begin, begin + count) with SwiGLU applied, for `rows` rows
+// of x; row i is x row tokens[i], or row i if tokens is null. Result in gate [rows, I].
+void GateUp(const KernelTable& kernels, const MlpWeights& w, const float* x, int64_t hidden,
+            const int32_t* tokens, int64_t rows, int64_t begin, int64_t count, float* gate,
+            float* up) {
+  const int64_t width = w.gate.rows;
+  for (const auto& [weight, y] : {std::pair{&w.gate, gate}, std::pair{&w.up, up}}) {
+    MatmulArgs args = Product(x, hidden, *weight, begin, count, y + begin, width, rows);
+    args.a_rows = tokens;
+    kernels.matmul_nt(args);
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    float* g = gate + i * width + begin;
+    kernels.swiglu(g, up + i * width + begin, g, count);
+  }
+}
+
+void RouteRows(OpContext& context, const RouterConfig& router, const MoeWeights& weights,
+               MlpBuffers& b, const float* x, int64_t rows, int64_t hidden) {
+  const Linear gate{weights.router, nullptr};
+  const LinearOutput logits[] = {{&gate, b.logits.data(), router.experts}};
+  ApplyLinear(context, x, hidden, rows, logits);
+  const int64_t k = router.experts_per_token;
+  context.pool.Run(rows, [&](int64_t row, int thread) {
+    RouteToken(router, b.logits.data() + row * router.experts, weights.router_bias,
+               b.ids.data() + row * k, b.weights.data() + row * k, context.scratch.Get(thread));
+  });
+  // Counting sort of the (token, slot) pairs by expert; tokens stay ascending within one.
+  std::fill(b.first.begin(), b.first.end(), 0);
+  for (int64_t i = 0; i < rows * k; ++i)
+    ++b.first[static_cast<size_t>(b.ids[static_cast<size_t>(i)]) + 1];
+  b.active.clear();
+  for (size_t e = 0; e + 1 < b.first.size(); ++e) {
+    if (b.first[e + 1] > 0) b.active.push_back(static_cast<int32_t>(e));
+    b.first[e + 1] += b.first[e];
+  }
+  for (int64_t i = 0; i < rows * k; ++i) {
+    const size_t at =
+        static_cast<size_t>(b.first[static_cast<size_t>(b.ids[static_cast<size_t>(i)])]++);
+    b.tokens[at] = static_cast<int32_t>(i / k);
+    b.row_weight[at] = b.weights[i];
+  }
+  // Every first[e] has moved to the start of e + 1.
+  for (size_t e = b.first.size() - 1; e > 0; --e) b.first[e] = b.first[e - 1];
+  b.first[0] = 0;
+}
+
+}  // namespace
+
+MlpBuffers::MlpBuffers(const RouterConfig& router, int64_t dense_width, int64_t expert_width,
+                       int64_t max_rows)
+    : gate(max_rows * dense_width), up(max_rows * dense_width) {
+  if (router.experts == 0) return;
+  const int64_t pairs = max_rows * router.experts_per_token;
+  logits = FloatBuffer(max_rows * router.experts);
+  expert_gate = FloatBuffer(pairs * expert_width);
+  expert_up = FloatBuffer(pairs * expert_width);
+  weights = FloatBuffer(pairs);
+  ids.resize(static_cast<size_t>(pairs));
+  tokens.resize(static_cast<size_t>(pairs));
+  row_weight.resize(static_cast<size_t>(pairs));
+  first.resize(static_cast<size_t>(router.experts) + 1);
+  active.reserve(static_cast<size_t>(router.experts));
+}
+
+int64_t MlpBuffers::bytes() const {
+  return 4 *
+         (gate.size() + up.size() + logits.size() + expert_gate.size() + expert_up.size() +
+          weights.size() + static_cast<int64_t>(ids.size() + tokens.size() + row_weight.size()));
+}
+
+int64_t MoeScratchFloats(const RouterConfig& router) {
+  return std::max(3 * router.experts, kDownRows * kDownColumns);
+}
+
+void Mlp(OpContext& context, const MlpWeights& weights, MlpBuffers& buffers, const float* x,
+         int64_t rows, int64_t hidden, float* residual) {
+  const int64_t width = weights.gate.rows;
+  const int64_t block = LinearBlockRows(weights.gate);
+  context.pool.Run((width + block - 1) / block, [&](int64_t task, int) {
+    const int64_t begin = task * block;
+    GateUp(context.kernels, weights, x, hidden, nullptr, rows, begin,
+           std::min(block, width - begin), buffers.gate.data(), buffers.up.data());
+  });
+  const Linear down{weights.down, nullptr};
+  const LinearOutput out[] = {{&down, residual, hidden}};
+  ApplyLinear(context, buffers.gate.data(), width, rows, out, true);
+}
+
+void Moe(OpContext& context, const RouterConfig& router, const MoeWeights& weights, MlpBuffers& b,
+         const float* x, int64_t rows, int64_t hidden, float* residual) {
+  RouteRows(context, router, weights, b, x, rows, hidden);
+  const KernelTable& kernels = context.kernels;
+  const int64_t width = weights.experts[0].gate.rows;
+  const int64_t shared_width = weights.shared.gate.rows;  // 0 without shared experts
+
+  // Region 1: gate, up and SwiGLU of every active expert and of the shared one.
+  const int64_t block = LinearBlockRows(weights.experts[0].gate);
+  const int64_t per_expert = (width + block - 1) / block;
+  const int64_t routed_tasks = per_expert * static_cast<int64_t>(b.active.size());
+  const int64_t shared_tasks = (shared_width + block - 1) / block;
+  context.pool.Run(routed_tasks + shared_tasks, [&](int64_t task, int) {
+    if (task >= routed_tasks) {
+      const int64_t begin = (task - routed_tasks) * block;
+      GateUp(kernels, weights.shared, x, hidden, nullptr, rows, begin,
+             std::min(block, shared_width - begin), b.gate.data(), b.up.data());
+      return;
+    }
+    const size_t e = static_cast<size_t>(b.active[static_cast<size_t>(task / per_expert)]);
+    const int64_t first = b.first[e];
+    const int64_t begin = task % per_expert * block;
+    GateUp(kernels, weights.experts[e], x, hidden, b.tokens.data() + first, b.first[e + 1] - first,
+           begin, std::min(block, width - begin), b.expert_gate.data() + first * width,
+           b.expert_up.data() + first * width);
+  });
+
+  // Region 2: each task owns some output columns and walks the experts in order, so that no two
+  // tasks write one element and every sum has one order.
+  context.pool.Run((hidden + kDownColumns - 1) / kDownColumns, [&](int64_t task, int thread) {
+    const int64_t begin = task * kDownColumns;
+    const int64_t count = std::min(kDownColumns, hidden - begin);
+    float* y = context.scratch.Get(thread);
+    for (const int32_t expert : b.active) {
+      const size_t e = static_cast<size_t>(expert);
+      for (int64_t i = b.first[e]; i < b.first[e + 1]; i += kDownRows) {
+        const int64_t part = std::min<int64_t>(kDownRows, b.first[e + 1] - i);
+        kernels.matmul_nt(Product(b.expert_gate.data() + i * width, width, weights.experts[e].down,
+                                  begin, count, y, count, part));
+        for (int64_t j = 0; j < part; ++j) {
+          const size_t at = static_cast<size_t>(i + j);
+          kernels.axpy(b.row_weight[at], y + j * count, residual + b.tokens[at] * hidden + begin,
+                       count);
+        }
+      }
+    }
+    if (shared_width > 0) {
+      MatmulArgs args = Product(b.gate.data(), shared_width, weights.shared.down, begin, count,
+                                residual + begin, hidden, rows);
+      args.accumulate = true;
+      kernels.matmul_nt(args);
+    }
+  });
+}
+
+}  // namespace mla
