@@ -1,0 +1,105 @@
+#include <memory>
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include "cli/commands.h"
+#include "cli/geometry_json.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/units.h"
+#include "mla/tools.h"
+
+namespace mla {
+namespace {
+
+struct FootprintArgs {
+  explicit FootprintArgs(CLI::App& app) : geometry(app, "deepseek-v3") {}
+
+  GeometryOptions geometry;
+  int64_t kv_heads = 0;  ///< 0: 8, or the largest divisor of the heads below
+  CacheType dtype = CacheType::kBf16;
+  double budget_gib = 16;
+  bool json = false;
+};
+
+int64_t ElementBytes(CacheType type) { return type == CacheType::kF32 ? 4 : 2; }
+
+void PrintTable(const Geometry& g, const std::vector<FootprintRow>& rows,
+                const FootprintArgs& args) {
+  Output out;
+  out.Line(fmt::format("{}: {} layers, {} heads, n {}, r {}, v {}, Rk {}; {} cache, {} GiB", g.name,
+                       g.layers, g.heads, g.nope, g.rope, g.v_dim, g.kv_rank,
+                       CacheTypeName(args.dtype), args.budget_gib));
+  out.Line("");
+  out.Line(fmt::format("{:<17}{:>26}{:>9}{:>20}{:>20}", "", "per token and layer", "", "per token",
+                       "context in"));
+  out.Line(fmt::format("{:<17}{:>13}{:>13}{:>9}{:>20}{:>20}", "scheme", "elements", "bytes",
+                       "/ MLA", "all layers", "the budget"));
+  for (const FootprintRow& row : rows) {
+    out.Line(fmt::format("{:<17}{:>13}{:>13}{:>9}{:>20}{:>20}", row.scheme, row.elements, row.bytes,
+                         fmt::format("{:.1f}x", row.ratio), FormatBytes(row.bytes_all_layers),
+                         row.tokens_in_budget));
+  }
+  out.Flush();
+}
+
+void PrintRowsJson(const Geometry& geometry, const std::vector<FootprintRow>& rows,
+                   const FootprintArgs& args) {
+  Json list = Json::array();
+  for (const FootprintRow& row : rows) {
+    list.push_back({{"scheme", row.scheme},
+                    {"elements", row.elements},
+                    {"bytes", row.bytes},
+                    {"ratio", row.ratio},
+                    {"bytes_all_layers", row.bytes_all_layers},
+                    {"tokens_in_budget", row.tokens_in_budget}});
+  }
+  Output out;
+  out.Line(Dump(Json{{"geometry", GeometryJson(geometry)},
+                     {"dtype", CacheTypeName(args.dtype)},
+                     {"budget_gib", args.budget_gib},
+                     {"rows", list}}));
+  out.Flush();
+}
+
+int RunFootprint(const FootprintArgs& args) {
+  const Geometry geometry = args.geometry.Get();
+  const int64_t kv_heads = args.kv_heads > 0 ? args.kv_heads : std::gcd(geometry.heads, int64_t{8});
+  const std::vector<FootprintRow> rows =
+      Footprint(geometry, kv_heads, ElementBytes(args.dtype), BytesFromGib(args.budget_gib));
+  if (args.json) {
+    PrintRowsJson(geometry, rows, args);
+  } else {
+    PrintTable(geometry, rows, args);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddFootprint(CLI::App& app, Action& action) {
+  CLI::App* sub = app.add_subcommand("footprint", "Compare the caches of MHA, GQA, MQA and MLA");
+  auto args = std::make_shared<FootprintArgs>(*sub);
+  AddInteger(
+      *sub, "--kv-heads", 1, int64_t{1} << 20, [args](int64_t n) { args->kv_heads = n; },
+      "Groups of GQA; must divide the heads (default: 8, or the largest common divisor with 8)");
+  AddCacheType(*sub, "--dtype", args->dtype, "Element type (default: bf16)");
+  AddNumber(
+      *sub, "--kv-budget-gib", 0, kMaxBudgetGiB, [args](double x) { args->budget_gib = x; },
+      "Memory for the cache of all layers, GiB (default: 16)");
+  sub->add_flag("--json", args->json, "Print one JSON object");
+  sub->footer(
+      "Elements per token and layer: MHA H(n+v), GQA G(n+v), MQA n+v, MLA Rk+r; 'MLA "
+      "decompressed'\n"
+      "is the cache of the decompressed path, H(n+r+v).\n"
+      "\n"
+      "Examples:\n"
+      "  mla footprint --like deepseek-v3 --kv-budget-gib 24\n"
+      "  mla footprint --heads 16 --rank 512 --nope 128 --rope 64 --v-dim 128 --layers 27 "
+      "--json\n");
+  sub->callback([args, &action] { action = [args] { return RunFootprint(*args); }; });
+}
+
+}  // namespace mla

@@ -1,0 +1,103 @@
+#include "cli/output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace mla {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 16;
+volatile sig_atomic_t interrupts = 0;
+
+void OnInterrupt(int /*signal*/) {
+  if (interrupts != 0) _exit(130);
+  interrupts = 1;
+}
+
+}  // namespace
+
+void Output::Write(std::string_view text) {
+  buffer_.append(text);
+  if (buffer_.size() >= kBufferBytes) Flush();
+}
+
+void Output::Line(std::string_view text) {
+  Write(text);
+  Write("\n");
+}
+
+void Output::Flush() {
+  size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t n = write(STDOUT_FILENO, buffer_.data() + done, buffer_.size() - done);
+    if (n >= 0) {
+      done += static_cast<size_t>(n);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) {
+      pollfd ready{STDOUT_FILENO, POLLOUT, 0};
+      poll(&ready, 1, -1);
+      continue;
+    }
+    const int error = errno;
+    buffer_.clear();
+    Fail(ErrorCode::kIo, "cannot write to standard output: {}", std::strerror(error));
+  }
+  buffer_.clear();
+}
+
+void PrintError(std::string_view line) {
+  std::string text(line);
+  text += '\n';
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+LogSink StderrLog(bool verbose) {
+  return [verbose](LogLevel level, std::string_view line) {
+    if (level == LogLevel::kWarning) {
+      PrintError("mla: warning: " + std::string(line));
+    } else if (level == LogLevel::kNotice || verbose) {
+      PrintError(line);
+    }
+  };
+}
+
+bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+
+void PrepareStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    // open() takes the lowest free number, which is `fd`. The wrong direction makes every use fail.
+    const int placeholder = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (placeholder != fd && placeholder >= 0) close(placeholder);
+  }
+  signal(SIGPIPE, SIG_IGN);
+}
+
+void CatchInterrupt() {
+  struct sigaction action {};
+  action.sa_handler = OnInterrupt;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+bool Interrupted() noexcept { return interrupts != 0; }
+
+long long PeakResidentBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024LL;
+}
+
+}  // namespace mla

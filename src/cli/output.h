@@ -1,0 +1,52 @@
+// Standard output whose every write is checked, the log on standard error, and the process's
+// signals. Called by: the commands. Thread-safety: Output belongs to one thread; the rest is
+// async-signal-safe or called once at start.
+#ifndef MLA_CLI_OUTPUT_H_
+#define MLA_CLI_OUTPUT_H_
+
+#include <string>
+#include <string_view>
+
+#include "mla/log.h"
+
+namespace mla {
+
+/// Buffered standard output. A closed pipe, a full disk or a closed descriptor is an Error{kIo},
+/// never a signal and never silence.
+class Output {
+ public:
+  Output() = default;
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  void Write(std::string_view text);
+  void Line(std::string_view text);  ///< text and a line break
+  void Flush();                      ///< hands everything to the system
+
+ private:
+  std::string buffer_;
+};
+
+/// One line on standard error; failures to write there are ignored.
+void PrintError(std::string_view line);
+
+/// kNotice and kWarning always go to standard error, kInfo and kDebug only if `verbose`.
+LogSink StderrLog(bool verbose);
+
+/// True if standard error is a terminal (progress is shown only then).
+bool StderrIsTerminal();
+
+/// Gives closed descriptors 0-2 a placeholder that fails on use, so that no file opened later takes
+/// their number, and ignores SIGPIPE, so that a closed pipe is a failed write.
+void PrepareStandardStreams();
+
+/// From now on Ctrl-C only raises a flag; a second one ends the process with status 130.
+void CatchInterrupt();
+bool Interrupted() noexcept;
+
+/// Largest resident set of this process so far, bytes.
+long long PeakResidentBytes();
+
+}  // namespace mla
+
+#endif  // MLA_CLI_OUTPUT_H_

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <fmt/core.h>
+
+#include "base/check.h"
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/prompt.h"
+#include "cli/run_model.h"
+#include "cli/windows.h"
+#include "mla/engine.h"
+
+namespace mla {
+namespace {
+
+struct PerplexityArgs {
+  EngineArgs engine;
+  PromptArgs prompt;
+  bool json = false;
+};
+
+/// -log softmax(logits)[target], nats.
+double NegativeLogLikelihood(std::span<const float> logits, int32_t target) {
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - max);
+  return max + std::log(sum) - logits[static_cast<size_t>(target)];
+}
+
+/// Sum of the negative log likelihoods of the window's tokens but the first.
+double WindowNll(Session& session, std::span<const int32_t> window) {
+  double total = 0;
+  size_t row = 0;
+  session.Reset();
+  session.FeedForLogits(window.first(window.size() - 1),
+                        [&](int64_t /*position*/, std::span<const float> logits) {
+                          const int32_t target = window[++row];
+                          if (target < 0 || static_cast<size_t>(target) >= logits.size()) {
+                            Fail(ErrorCode::kBadInput,
+                                 "token id {} of the text is outside of the model's vocabulary of "
+                                 "{}: the tokenizer belongs to another model",
+                                 target, logits.size());
+                          }
+                          total += NegativeLogLikelihood(logits, target);
+                        });
+  return total;
+}
+
+int RunPerplexity(PerplexityArgs& args) {
+  const std::string text = PromptText(args.prompt);
+  ResolveEngineArgs(args.engine);
+  const Model model = Model::Load(args.engine.model, args.engine.load);
+  const std::vector<int32_t> tokens = model.Encode(text);
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  if (args.engine.session.context == 0) {
+    args.engine.session.context = std::max<int64_t>(2, std::min(count, model.info().max_positions));
+  }
+  const std::vector<std::vector<int32_t>> windows =
+      PerplexityWindows(tokens, model.bos(), args.engine.session.context);
+  Session session(model, args.engine.session);
+  Stopwatch watch;
+  double total = 0;
+  int64_t predicted = 0;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    total += WindowNll(session, windows[i]);
+    predicted += static_cast<int64_t>(windows[i].size()) - 1;
+    if (StderrIsTerminal() && windows.size() > 1) {
+      PrintError(fmt::format("window {}/{}: {:.4f} nats per token so far", i + 1, windows.size(),
+                             total / static_cast<double>(predicted)));
+    }
+  }
+  const double nll = total / static_cast<double>(predicted);
+  Output out;
+  if (args.json) {
+    out.Line(Dump(Json{{"nll", nll}, {"perplexity", std::exp(nll)}, {"tokens", predicted}}));
+  } else {
+    out.Line(fmt::format("perplexity {:.4f} | {:.6f} nats per token | {} tokens predicted",
+                         std::exp(nll), nll, predicted));
+  }
+  out.Flush();
+  PrintError(
+      fmt::format("{} windows of at most {} tokens | {:.1f} t/s | attention={} isa={} "
+                  "threads={} | paths={}",
+                  windows.size(), args.engine.session.context, Rate(predicted, watch.Seconds()),
+                  AttentionName(session.attention()), model.isa(), model.threads(),
+                  FormatPaths(session.stats().paths)));
+  return 0;
+}
+
+}  // namespace
+
+void AddPerplexity(CLI::App& app, Action& action) {
+  auto args = std::make_shared<PerplexityArgs>();
+  CLI::App* sub = app.add_subcommand("perplexity", "How well the model predicts a text");
+  AddEngineOptions(*sub, args->engine);
+  AddTextOptions(*sub, args->prompt);
+  sub->add_flag("--json", args->json, "Print {\"nll\":,\"perplexity\":,\"tokens\":}");
+  sub->footer(
+      "nll is the mean negative log likelihood in nats over all predicted tokens, perplexity its\n"
+      "exponential. A text longer than --ctx (default: the trained length) is cut into "
+      "consecutive\n"
+      "windows of --ctx tokens. Each begins with the BOS token if the text's ids do; otherwise it\n"
+      "begins with the last token of the window before, so that every token but the first of the\n"
+      "text is predicted exactly once.\n"
+      "\n"
+      "Examples:\n"
+      "  mla perplexity -m models/stories-mla -f story.txt\n"
+      "  mla perplexity -m models/stories-mla -f story.txt --ctx 512 --attention absorbed "
+      "--json\n");
+  sub->callback([args, &action] { action = [args] { return RunPerplexity(*args); }; });
+}
+
+}  // namespace mla

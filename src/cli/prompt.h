@@ -1,0 +1,41 @@
+// Where a prompt comes from: -p TEXT, -f FILE (or standard input), --tokens 1,2,3.
+// Called by: generate, logits, perplexity, tokenize, detokenize. Thread-safety: stateless.
+#ifndef MLA_CLI_PROMPT_H_
+#define MLA_CLI_PROMPT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace mla {
+
+struct PromptArgs {
+  std::optional<std::string> text;
+  std::optional<std::string> file;  ///< "-": standard input
+  std::optional<std::string> tokens;
+};
+
+/// Adds -p,--prompt and -f,--file.
+void AddTextOptions(CLI::App& app, PromptArgs& args);
+/// Adds -f,--file alone.
+void AddFileOption(CLI::App& app, PromptArgs& args, const std::string& description);
+/// Adds --tokens.
+void AddTokensOption(CLI::App& app, PromptArgs& args);
+
+/// The text of -p or -f, checked to be UTF-8. Throws kUsage unless exactly one of them was given.
+std::string PromptText(const PromptArgs& args);
+
+/// The whole file, or standard input for "-". Throws kNotFound.
+std::string ReadFile(const std::string& path);
+
+/// "1,2,3" (blanks allowed) -> ids. Throws kUsage naming `name` and the item; kUsage for no ids.
+std::vector<int32_t> ParseTokens(const std::string& text, const std::string& name);
+/// 1,2,3
+std::string JoinTokens(const std::vector<int32_t>& tokens);
+
+}  // namespace mla
+
+#endif  // MLA_CLI_PROMPT_H_
