@@ -12,6 +12,7 @@ if(MLA_SANITIZE)
 endif()
 if(MLA_BUILD_FUZZ)
   target_compile_options(mla_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(mla_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 function(add_room name)
@@ -29,7 +30,12 @@ function(add_room name)
 endfunction()
 
 # add_room_test(ROOM NAME SOURCES ...): a GoogleTest program that links its own room only, so that an
-# upward call fails at link. Registered as one ctest per program.
+# upward call fails at link. Registered as one ctest per program. Programs of rooms that run in
+# parallel also carry the label "threaded" and hang on the target threaded_tests.
+set(MLA_THREADED_ROOMS parallel ops attention layers model engine)
+if(MLA_BUILD_TESTS)
+  add_custom_target(threaded_tests)
+endif()
 function(add_room_test room name)
   cmake_parse_arguments(TEST "" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
@@ -37,8 +43,13 @@ function(add_room_test room name)
   target_link_libraries(${name} PRIVATE mla_${room} mla_flags GTest::gtest GTest::gtest_main ${TEST_LIBS})
   target_compile_definitions(${name} PRIVATE MLA_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     MLA_MODELS="${PROJECT_SOURCE_DIR}/models")
+  set(labels ${room} ${TEST_LABELS})
+  if(room IN_LIST MLA_THREADED_ROOMS)
+    list(APPEND labels threaded)
+    add_dependencies(threaded_tests ${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${room};${TEST_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${labels}")
 endfunction()
 
 # add_isa_tests(PROGRAM): registers a program of add_room_test once more per instruction set, as

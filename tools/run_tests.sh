@@ -63,19 +63,6 @@ compile() {
   cmake --build "$directory" -j "$jobs" "$@"
 }
 
-# The programs of the tests that match the ctest options, as build targets.
-test_programs() {
-  local directory=$1
-  shift
-  ctest --test-dir "$directory" --show-only=json-v1 "$@" | python3 -c '
-import json, os, sys
-top = os.path.realpath(sys.argv[1]) + os.sep
-tests = json.load(sys.stdin)["tests"]
-programs = {t["command"][0] for t in tests if t.get("command")}
-print("\n".join(sorted(p[len(top):] for p in map(os.path.realpath, programs) if p.startswith(top))))
-' "$directory"
-}
-
 stage_release() {
   configure ci && compile build
   local status=$?
@@ -92,15 +79,13 @@ stage_asan() {
 }
 
 stage_tsan() {
-  local select=(-L '^(parallel|ops|attention|layers|model|engine)$' -LE '^isa$') targets
-  configure tsan && mapfile -t targets < <(test_programs build-tsan "${select[@]}") &&
-    [ ${#targets[@]} -gt 0 ] && compile build-tsan --target "${targets[@]}"
+  configure tsan && compile build-tsan --target threaded_tests
   local status=$?
   count "$status" "build of tsan"
   [ "$status" -eq 0 ] || return
   # The sanitizer's shadow memory collides with the wide address randomisation of newer kernels.
   if setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
-  TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan "${select[@]}"
+  TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan -L '^threaded$' -LE '^isa$'
   launcher=()
 }
 
