@@ -41,12 +41,10 @@ AddedTokens::AddedTokens(const JsonValue* component, const Bpe& model,
     }
     if (!token.content.empty()) Insert(std::move(token), model);
   }
-  for (const auto& [id, token] : by_id_) {
-    if (!token.normalized) {
-      raw_.Add(token.content, id);
-    } else {
-      normalized_.Add(normalizer == nullptr ? token.content : normalizer->Apply(token.content), id);
-    }
+  for (auto& [id, token] : by_id_) {
+    const bool changes = token.normalized && normalizer != nullptr;
+    token.text = changes ? normalizer->Apply(token.content) : token.content;
+    (token.normalized ? normalized_ : raw_).Add(token.text, id);
   }
 }
 

@@ -22,6 +22,7 @@ namespace mla {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
+  std::string text;  // what it decodes to: the content, normalised if it is matched so
   bool special = false;
   bool normalized = true;    // matched after normalisation
   bool single_word = false;  // not beside word characters

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "tokenizer/tokenizer.h"
@@ -22,6 +23,14 @@ bool EndsComplete(std::string_view bytes) {
   return false;
 }
 
+/// What `text` adds to `prefix`. Later tokens can change earlier text (a run of byte tokens that
+/// turns out invalid); then the cut moves to the next whole character.
+std::string Addition(const std::string& text, const std::string& prefix) {
+  size_t from = std::min(prefix.size(), text.size());
+  while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0) == 0x80) ++from;
+  return text.substr(from);
+}
+
 }  // namespace
 
 StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special)
@@ -43,7 +52,7 @@ std::string StreamDecoder::Push(int32_t id) {
 std::string StreamDecoder::PushGeneral() {
   const std::string text = DecodeTokens(window_);
   if (text.size() <= prefix_.size() || text.ends_with(kReplacement)) return {};
-  std::string fresh = text.substr(prefix_.size());
+  std::string fresh = Addition(text, prefix_);
   // Keep the tokens behind the previous cut as context for the next ones.
   window_.erase(window_.begin(), window_.begin() + static_cast<int64_t>(prefix_tokens_));
   prefix_ = DecodeTokens(window_);
@@ -53,10 +62,7 @@ std::string StreamDecoder::PushGeneral() {
 
 std::string StreamDecoder::Flush() {
   std::string rest;
-  if (!window_.empty()) {
-    const std::string text = DecodeTokens(window_);
-    if (text.size() > prefix_.size()) rest = text.substr(prefix_.size());
-  }
+  if (!window_.empty()) rest = Addition(DecodeTokens(window_), prefix_);
   rest += ReplaceInvalidUtf8(std::exchange(pending_bytes_, {}));
   window_.clear();
   prefix_.clear();

@@ -78,13 +78,13 @@ std::optional<int32_t> Tokenizer::Impl::TokenToId(std::string_view token) const 
 }
 
 const std::string* Tokenizer::Impl::IdToToken(int32_t id) const {
-  if (const AddedToken* token = added.Find(id)) return &token->content;
+  if (const AddedToken* token = added.Find(id)) return &token->text;
   return model.IdToToken(id);
 }
 
 bool Tokenizer::Impl::IsSpecial(int32_t id) const {
-  const std::string* token = IdToToken(id);
-  return token != nullptr && added.IsSpecial(*token);
+  const AddedToken* token = added.Find(id);
+  return token != nullptr && added.IsSpecial(token->content);
 }
 
 int64_t Tokenizer::Impl::vocab_size() const {
