@@ -25,8 +25,8 @@ uint64_t Mix(uint64_t value) {  // splitmix64's finaliser
   return value ^ value >> 31;
 }
 
-bool Later(const BpeScratch::Candidate& a, const BpeScratch::Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
+uint64_t Candidate(uint32_t rank, size_t position) {
+  return static_cast<uint64_t>(rank) << 32 | position;
 }
 
 /// The two sides of a merge: ["a", "b"], or "a b" in older files.
@@ -119,7 +119,9 @@ void Bpe::ReadMerges(const JsonValue& model) {
   uint32_t rank = 0;
   for (size_t i = 0; i < merges.items.size(); ++i) {
     if (merges.items[i].IsString() && merges.items[i].string.starts_with("#version")) continue;
-    const auto [left, right] = MergeSides(merges.items[i], i);
+    const auto sides = MergeSides(merges.items[i], i);
+    const std::string_view left = sides.first;
+    const std::string_view right = sides.second;
     const auto known = [&](std::string_view token) {
       const auto id = TokenToId(token);
       if (!id) {
@@ -138,7 +140,8 @@ void Bpe::ReadMerges(const JsonValue& model) {
     }
     merged.assign(left);
     merged += right.substr(subword_prefix_.size());
-    AddMerge(left_id, right_id, rank++, known(merged));
+    merged_by_rank_.push_back(known(merged));
+    AddMerge(left_id, right_id, rank++, merged_by_rank_.back());
   }
 }
 
@@ -250,34 +253,36 @@ void Bpe::Merge(BpeScratch* scratch) const {
   heap.clear();
   for (size_t i = 0; i + 1 < symbols.size(); ++i) {
     if (const MergeSlot* merge = FindMerge(symbols[i].id, symbols[i + 1].id)) {
-      heap.push_back({merge->rank, static_cast<int32_t>(i), merge->merged_id});
+      heap.push_back(Candidate(merge->rank, i));
     }
   }
-  std::make_heap(heap.begin(), heap.end(), Later);
+  constexpr std::greater<uint64_t> kLater;  // the front is the lowest rank, there the leftmost
+  std::make_heap(heap.begin(), heap.end(), kLater);
   const auto consider = [&](int32_t left, int32_t right) {
     const MergeSlot* merge =
         FindMerge(symbols[static_cast<size_t>(left)].id, symbols[static_cast<size_t>(right)].id);
     if (merge == nullptr) return;
-    heap.push_back({merge->rank, left, merge->merged_id});
-    std::push_heap(heap.begin(), heap.end(), Later);
+    heap.push_back(Candidate(merge->rank, static_cast<size_t>(left)));
+    std::push_heap(heap.begin(), heap.end(), kLater);
   };
   while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), Later);
-    const BpeScratch::Candidate top = heap.back();
+    std::pop_heap(heap.begin(), heap.end(), kLater);
+    const auto position = static_cast<int32_t>(heap.back() & 0xffffffffu);
+    const int32_t merged_id = merged_by_rank_[heap.back() >> 32];
     heap.pop_back();
-    BpeScratch::Symbol& left = symbols[static_cast<size_t>(top.position)];
+    BpeScratch::Symbol& left = symbols[static_cast<size_t>(position)];
     if (!left.alive || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<size_t>(left.next)];
     // The reference only compares the merged token here, so an outdated candidate whose pair has
     // changed into another pair of the same token still counts.
     const MergeSlot* merge = FindMerge(left.id, right.id);
-    if (merge == nullptr || merge->merged_id != top.merged_id) continue;
-    left.id = top.merged_id;
+    if (merge == nullptr || merge->merged_id != merged_id) continue;
+    left.id = merged_id;
     right.alive = false;
     left.next = right.next;
-    if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = top.position;
-    if (left.previous >= 0) consider(left.previous, top.position);
-    if (left.next >= 0) consider(top.position, left.next);
+    if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = position;
+    if (left.previous >= 0) consider(left.previous, position);
+    if (left.next >= 0) consider(position, left.next);
   }
 }
 

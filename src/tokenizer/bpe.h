@@ -25,13 +25,8 @@ struct BpeScratch {
     int32_t next;      // index, -1: none
     bool alive;
   };
-  struct Candidate {
-    uint32_t rank;
-    int32_t position;
-    int32_t merged_id;
-  };
   std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
+  std::vector<uint64_t> heap;  // merges to try: rank << 32 | index of the left symbol
   std::unordered_map<std::string_view, std::vector<int32_t>> words;
 };
 
@@ -72,7 +67,8 @@ class Bpe {
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> vocab_;
   std::vector<std::pair<int32_t, const std::string*>> by_id_;  // ascending
   std::vector<MergeSlot> merges_;                              // open addressing, a power of two
-  std::vector<int32_t> byte_tokens_;                           // <0x00>..<0xFF>, -1: absent
+  std::vector<int32_t> merged_by_rank_;
+  std::vector<int32_t> byte_tokens_;  // <0x00>..<0xFF>, -1: absent
   std::optional<int32_t> unk_id_;
   std::string subword_prefix_;
   std::string word_suffix_;

@@ -143,12 +143,12 @@ TEST(BadInput, BaseFileIsValid) {
 }
 
 TEST(BadInput, CatastrophicPatternsEndInAnError) {
-  for (const char* regex : {"(a+)+b", "(a|a)*c", "(a*)*b", "(?:a?){60}a{60}b"}) {
+  for (const char* regex : {"(a+)+[bc]", "(a|a)*(?=[bc])", "(?:a?){25}a{25}[bc]", "(?:a+)+$"}) {
     const auto tokenizer = Tokenizer::FromJson(Split(regex));
-    EXPECT_EQ(CodeOf([&] { tokenizer->Encode(std::string(3000, 'a')); }), ErrorCode::kBadInput)
+    EXPECT_EQ(CodeOf([&] { tokenizer->Encode(std::string(3000, 'a') + "!"); }), ErrorCode::kBadInput)
         << regex;
   }
-  const auto recursive = Tokenizer::FromJson(Split("(a\\\\g<1>?b?)+c"));
+  const auto recursive = Tokenizer::FromJson(Split("(a\\\\g<1>?[bc]?)+[bc]"));
   EXPECT_EQ(CodeOf([&] { recursive->Encode(std::string(100000, 'a')); }), ErrorCode::kBadInput);
 }
 
