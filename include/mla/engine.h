@@ -119,6 +119,7 @@ class Model {
 
  private:
   friend class Session;
+  Model();
   std::shared_ptr<ModelImpl> impl_;
 };
 

@@ -1,0 +1,225 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/isas.h"
+#include "engine/model_impl.h"
+#include "kernels/isa.h"
+#include "model/config_reader.h"
+#include "model/loader.h"
+#include "parallel/topology.h"
+
+namespace mla {
+namespace {
+
+int ThreadCount(const LoadOptions& options) {
+  if (options.threads < 0 || options.threads > 4096) {
+    Fail(ErrorCode::kUsage, "threads is {}; expected 1 to 4096, or 0 for the default",
+         options.threads);
+  }
+  return options.threads > 0 ? options.threads : DetectTopology().default_threads;
+}
+
+ModelInfo Describe(const ModelConfig& config, const ModelWeights& weights,
+                   const std::vector<LayerFold>& folds) {
+  ModelInfo info;
+  const MlaGeometry& g = config.attention;
+  info.family = config.family;
+  info.layers = config.num_layers;
+  info.moe_layers = std::count(config.is_moe.begin(), config.is_moe.end(), true);
+  info.hidden = config.hidden_size;
+  info.vocab = config.vocab_size;
+  info.heads = g.heads;
+  info.nope = g.nope;
+  info.rope = g.rope;
+  info.v_dim = g.v_dim;
+  info.kv_rank = g.kv_rank;
+  info.q_rank = g.q_rank;
+  info.experts = config.router.experts;
+  info.experts_per_token = config.router.experts_per_token;
+  info.shared_experts = config.num_shared_experts;
+  info.max_positions = config.max_positions;
+  info.file_bytes = weights.checkpoint->file_bytes();
+  info.weight_bytes = weights.mapped_bytes + weights.converted_bytes;
+  info.converted_bytes = weights.converted_bytes;
+  for (const WeightKind& kind : weights.kinds) {
+    info.kinds.push_back({kind.kind, kind.bytes, kind.parameters});
+    info.parameters += kind.parameters;
+  }
+  for (const LayerFold& fold : folds) {
+    if (!fold.folded()) {
+      if (info.fold_decline.empty()) info.fold_decline = fold.decline;
+      continue;
+    }
+    ++info.fold_layers;
+    info.fold_elements += g.fold_elements();
+    info.fold_extra_bytes += fold.extra_bytes;
+    if (info.fold_format.empty()) {
+      info.fold_format = std::string(DTypeName(fold.kv_b.dtype)) + " in place";
+    }
+  }
+  return info;
+}
+
+}  // namespace
+
+ModelImpl::ModelImpl(const std::string& dir, const LoadOptions& load_options)
+    : options(load_options),
+      directory(dir),
+      config(ReadConfig(dir)),
+      defaults(ReadGenerationDefaults(dir)),
+      weights(LoadWeights(config, Checkpoint::Open(dir))),
+      folds(BuildFolds(config, *weights)),
+      info(Describe(config, *weights, folds)),
+      eos_ids(config.eos_ids),
+      kernels(load_options.kernels == KernelSet::kReference ? &ReferenceKernels() : &FastKernels()),
+      pool(ThreadCount(load_options)),
+      scratch(pool.threads()) {
+  if (load_options.isa.empty()) {
+    EnsureIsaChosen();
+  } else {
+    ForceIsa(load_options.isa);
+  }
+  try {
+    tokenizer = Tokenizer::Load(dir);
+    if (tokenizer->eos_id()) eos_ids.push_back(*tokenizer->eos_id());
+  } catch (const Error& e) {
+    // Token ids in and out still work; whoever asks for text is told why there is none.
+    tokenizer_fault = e.what();
+  }
+}
+
+CacheLayout ModelImpl::LayoutOf(Attention attention) const {
+  if (attention == Attention::kDecompressed || !info.fold_decline.empty()) {
+    return CacheLayout::kDecompressed;
+  }
+  return CacheLayout::kLatent;
+}
+
+const Tokenizer& ModelImpl::RequireTokenizer() const {
+  if (tokenizer == nullptr) {
+    Fail(ErrorCode::kBadInput, "{}: no usable tokenizer ({}); give token ids instead of text",
+         directory, tokenizer_fault);
+  }
+  return *tokenizer;
+}
+
+ResolvedSession Resolve(const ModelImpl& model, const SessionOptions& options) {
+  ResolvedSession s;
+  s.attention = options.attention.value_or(AttentionFromEnvironment());
+  s.layout = model.LayoutOf(s.attention);
+  s.mode = s.attention == Attention::kAuto      ? DecodeMode::kAuto
+           : s.attention == Attention::kSplitKv ? DecodeMode::kSplitKv
+                                                : DecodeMode::kComposed;
+  s.type = options.cache_type == CacheType::kF32   ? Elem::kF32
+           : options.cache_type == CacheType::kF16 ? Elem::kF16
+                                                   : Elem::kBf16;
+  const int64_t most = model.config.max_positions;
+  s.context = options.context == 0 ? most : options.context;
+  if (s.context < 1 || s.context > most) {
+    Fail(ErrorCode::kUsage, "ctx is {}; expected 1 to {}, the length that the model was made for",
+         options.context, most);
+  }
+  if (options.prefill_chunk < 1) {
+    Fail(ErrorCode::kUsage, "prefill-chunk is {}; expected 1 or more", options.prefill_chunk);
+  }
+  s.chunk = std::min(options.prefill_chunk, s.context);
+  return s;
+}
+
+MemoryPlan PlanMemory(const ModelImpl& model, const ResolvedSession& session,
+                      int64_t activation_bytes) {
+  const MlaGeometry& g = model.config.attention;
+  MemoryPlan plan;
+  plan.latent_bytes_per_token =
+      model.config.num_layers * LatentBytesPerToken(g, ElemSize(session.type));
+  plan.decompressed_bytes_per_token =
+      model.config.num_layers * DecompressedBytesPerToken(g, ElemSize(session.type));
+  plan.cache_bytes_per_token = session.layout == CacheLayout::kLatent
+                                   ? plan.latent_bytes_per_token
+                                   : plan.decompressed_bytes_per_token;
+  plan.cache_bytes = CheckedMul(plan.cache_bytes_per_token, session.context, "cache bytes");
+  plan.scratch_bytes = activation_bytes + 4 * ForwardScratchFloats(model.config, session.layout) *
+                                              model.pool.threads();
+  return plan;
+}
+
+Model Model::Load(const std::string& directory, const LoadOptions& options) {
+  Model model;
+  model.impl_ = std::make_shared<ModelImpl>(directory, options);
+  return model;
+}
+
+Model::Model() = default;
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+const ModelInfo& Model::info() const { return impl_->info; }
+
+MemoryPlan Model::Plan(const SessionOptions& options) const {
+  const ResolvedSession s = Resolve(*impl_, options);
+  const Forward forward(impl_->config, *impl_->weights, impl_->folds, s.layout, s.chunk, 1);
+  return PlanMemory(*impl_, s, forward.bytes() + 4 * impl_->config.vocab_size);
+}
+
+int Model::threads() const { return impl_->pool.threads(); }
+
+std::string Model::isa() const {
+  return impl_->options.kernels == KernelSet::kReference ? "reference" : ChosenIsa();
+}
+
+bool Model::has_tokenizer() const { return impl_->tokenizer != nullptr; }
+
+std::vector<int32_t> Model::Encode(std::string_view text) const {
+  std::vector<int32_t> ids = impl_->RequireTokenizer().EncodePrompt(text);
+  if (ids.empty() && bos()) ids.push_back(*bos());
+  return ids;
+}
+
+std::string Model::Decode(std::span<const int32_t> tokens) const {
+  return impl_->RequireTokenizer().Decode(tokens);
+}
+
+std::optional<int32_t> Model::bos() const {
+  if (impl_->tokenizer != nullptr && impl_->tokenizer->bos_id()) return impl_->tokenizer->bos_id();
+  return impl_->config.bos_id;
+}
+
+bool Model::IsEndOfText(int32_t token) const {
+  return std::find(impl_->eos_ids.begin(), impl_->eos_ids.end(), token) != impl_->eos_ids.end();
+}
+
+SamplingOptions Model::default_sampling() const {
+  SamplingOptions s;
+  s.temperature = impl_->defaults.temperature;
+  s.top_k = impl_->defaults.top_k;
+  s.top_p = impl_->defaults.top_p;
+  s.min_p = impl_->defaults.min_p;
+  s.repeat_penalty = impl_->defaults.repeat_penalty;
+  return s;
+}
+
+struct TextStream::State {
+  StreamDecoder decoder;
+};
+
+TextStream::TextStream() = default;
+TextStream::~TextStream() = default;
+TextStream::TextStream(TextStream&&) noexcept = default;
+TextStream& TextStream::operator=(TextStream&&) noexcept = default;
+
+std::string TextStream::Push(int32_t token) {
+  return state_ == nullptr ? "" : state_->decoder.Push(token);
+}
+
+std::string TextStream::Flush() { return state_ == nullptr ? "" : state_->decoder.Flush(); }
+
+TextStream Model::Stream() const {
+  impl_->RequireTokenizer();
+  TextStream stream;
+  stream.state_ =
+      std::make_unique<TextStream::State>(TextStream::State{StreamDecoder(impl_->tokenizer)});
+  return stream;
+}
+
+}  // namespace mla
