@@ -56,7 +56,7 @@ endfunction()
 # PROGRAM.ISA with MLA_ISA set. Its main() forces the ISA; on a machine without it the test is
 # reported as skipped, with a message. For rooms that see kernels.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(MLA_TEST_ISAS sse2 ssse3 sse4 avx2 avx512 avx512_dl)
+  set(MLA_TEST_ISAS emu128 ssse3 sse4 avx2 avx512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(MLA_TEST_ISAS neon)
 endif()
