@@ -19,7 +19,7 @@
 
 namespace mla {
 
-/// Attention calls (layer x step x sequence) by the path that served them, in this fixed order.
+/// Attention calls (layer x step) by the path that served them, in this fixed order.
 struct PathCounts {
   int64_t decompressed = 0;
   int64_t absorbed_prefill = 0;

@@ -61,6 +61,7 @@ int64_t AttentionScratchFloats(const MlaGeometry& g, CacheLayout layout) {
 void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
   if (call.items.empty()) return;
   const CacheLayout layout = call.items[0].cache->layout();
+  PathSet paths;
   for (const AttentionItem& item : call.items) {
     Require(item.cache->layout() == layout && item.rows > 0 &&
                 item.position >= item.cache->live_start() &&
@@ -69,7 +70,8 @@ void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCal
   }
   if (layout == CacheLayout::kDecompressed) {
     RunDecompressed(context, call);
-    for (size_t i = 0; i < call.items.size(); ++i) call.stats->Add(AttentionPath::kDecompressed);
+    paths.Use(AttentionPath::kDecompressed);
+    call.stats->Add(paths);
     return;
   }
   Require(call.fold != nullptr && call.fold->folded(), "RunAttention: latent cache without a fold");
@@ -78,7 +80,7 @@ void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCal
   for (const AttentionItem& item : call.items) {
     if (item.rows > limit) {
       RunUpProjected(context, call, item);
-      call.stats->Add(AttentionPath::kAbsorbedPrefill);
+      paths.Use(AttentionPath::kAbsorbedPrefill);
       continue;
     }
     if (rows + item.rows > ws.row_limit) {
@@ -96,11 +98,12 @@ void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCal
     ws.plans.push_back(split ? PlanSplit(begin, end, 1, call.split_chunk)
                              : SplitPlan{begin, end, end, 1});
     rows += item.rows;
-    call.stats->Add(item.rows > 1 ? AttentionPath::kAbsorbedPrefill
-                    : split       ? AttentionPath::kAbsorbedSplitKv
-                                  : AttentionPath::kAbsorbedComposed);
+    paths.Use(item.rows > 1 ? AttentionPath::kAbsorbedPrefill
+              : split       ? AttentionPath::kAbsorbedSplitKv
+                            : AttentionPath::kAbsorbedComposed);
   }
   FlushAbsorbed(context, ws, call);
+  call.stats->Add(paths);
 }
 
 }  // namespace mla
