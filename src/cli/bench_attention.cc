@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "cli/commands.h"
-#include "cli/geometry_json.h"
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -15,7 +14,7 @@ namespace mla {
 namespace {
 
 struct BenchArgs {
-  explicit BenchArgs(CLI::App& app) : geometry(app, "deepseek-v2-lite") {}
+  explicit BenchArgs(Command command) : geometry(command, "deepseek-v2-lite") {}
 
   GeometryOptions geometry;
   BenchOptions options;
@@ -28,48 +27,51 @@ double StepsPerSecond(const BenchRow& row) {
 
 double Mib(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
 
-Json KvJson(const BenchKv& kv) {
-  return Json{{"decompressed_bytes_per_token_layer", kv.decompressed_bytes_per_token_layer},
-              {"latent_bytes_per_token_layer", kv.latent_bytes_per_token_layer},
-              {"decompressed_bytes_per_token", kv.decompressed_bytes_per_token},
-              {"latent_bytes_per_token", kv.latent_bytes_per_token},
-              {"ratio", kv.ratio},
-              {"budget_gib", kv.budget_gib},
-              {"decompressed_max_context", kv.decompressed_max_context},
-              {"latent_max_context", kv.latent_max_context},
-              {"fold_elements", kv.fold_elements},
-              {"fold_mib", Mib(kv.fold_bytes)}};
+JsonText KvJson(const BenchKv& kv) {
+  return JsonText()
+      .Add("decompressed_bytes_per_token_layer", kv.decompressed_bytes_per_token_layer)
+      .Add("latent_bytes_per_token_layer", kv.latent_bytes_per_token_layer)
+      .Add("decompressed_bytes_per_token", kv.decompressed_bytes_per_token)
+      .Add("latent_bytes_per_token", kv.latent_bytes_per_token)
+      .Add("ratio", kv.ratio)
+      .Add("budget_gib", kv.budget_gib)
+      .Add("decompressed_max_context", kv.decompressed_max_context)
+      .Add("latent_max_context", kv.latent_max_context)
+      .Add("fold_elements", kv.fold_elements)
+      .Add("fold_mib", Mib(kv.fold_bytes));
 }
 
-Json RowJson(const BenchRow& row) {
-  return Json{{"arm", row.arm},
-              {"batch", row.batch},
-              {"context", row.context},
-              {"ms_per_step", row.ms_per_step},
-              {"ms_spread", row.ms_spread},
-              {"steps_per_s", StepsPerSecond(row)},
-              {"kv_mib", Mib(row.kv_bytes)},
-              {"gbps", row.gbps},
-              {"tflops", row.tflops},
-              {"limit_fraction", row.limit_fraction},
-              {"max_error", row.max_error},
-              {"isa", row.isa},
-              {"kernel", row.kernel},
-              {"threads", row.threads},
-              {"paths", PathsJson(row.paths)},
-              {"ok", row.ok},
-              {"warning", row.warning}};
+JsonText RowJson(const BenchRow& row) {
+  return JsonText()
+      .Add("arm", row.arm)
+      .Add("batch", row.batch)
+      .Add("context", row.context)
+      .Add("ms_per_step", row.ms_per_step)
+      .Add("ms_spread", row.ms_spread)
+      .Add("steps_per_s", StepsPerSecond(row))
+      .Add("kv_mib", Mib(row.kv_bytes))
+      .Add("gbps", row.gbps)
+      .Add("tflops", row.tflops)
+      .Add("limit_fraction", row.limit_fraction)
+      .Add("max_error", row.max_error)
+      .Add("isa", row.isa)
+      .Add("kernel", row.kernel)
+      .Add("threads", row.threads)
+      .Add("paths", PathsJson(row.paths))
+      .Add("ok", row.ok)
+      .Add("warning", row.warning);
 }
 
-Json ReportJson(const BenchReport& report) {
-  Json tflops = Json::object();
-  for (const auto& [isa, value] : report.peaks.tflops) tflops[isa] = value;
-  Json rows = Json::array();
+JsonText ReportJson(const BenchReport& report) {
+  JsonText tflops;
+  for (const auto& [isa, value] : report.peaks.tflops) tflops.Add(isa, value);
+  std::vector<JsonText> rows;
   for (const BenchRow& row : report.rows) rows.push_back(RowJson(row));
-  return Json{{"peaks", {{"read_gbps", report.peaks.read_gbps}, {"tflops", tflops}}},
-              {"geometry", GeometryJson(report.geometry)},
-              {"kv", KvJson(report.kv)},
-              {"rows", rows}};
+  return JsonText()
+      .Add("peaks", JsonText().Add("read_gbps", report.peaks.read_gbps).Add("tflops", tflops))
+      .Add("geometry", GeometryJson(report.geometry))
+      .Add("kv", KvJson(report.kv))
+      .Add("rows", rows);
 }
 
 void PrintKv(Output& out, const BenchReport& report) {
@@ -115,7 +117,7 @@ int RunBench(BenchArgs& args) {
   });
   Output out;
   if (args.json) {
-    out.Line(Dump(ReportJson(report)));
+    out.Line(ReportJson(report).Text());
   } else {
     PrintKv(out, report);
     PrintRows(out, report);
@@ -129,31 +131,27 @@ int RunBench(BenchArgs& args) {
   return report.ok() ? 0 : 1;
 }
 
-void AddAttention(CLI::App& bench, Action& action) {
+void AddAttention(Command bench) {
   constexpr int64_t kMax = int64_t{1} << 31;
-  CLI::App* sub = bench.add_subcommand("attention", "One MLA block per decode step, every path");
-  auto args = std::make_shared<BenchArgs>(*sub);
+  Command command = bench.AddSubcommand("attention", "One MLA block per decode step, every path");
+  auto args = std::make_shared<BenchArgs>(command);
   BenchOptions& options = args->options;
-  AddIntegerList(*sub, "--contexts", 1, kMax, options.contexts,
-                 "Cached tokens (default: 4096,16384,32768)");
-  AddIntegerList(*sub, "--batches", 1, 1 << 16, options.batches, "Sequences (default: 1,4)");
-  AddInteger(
-      *sub, "--steps", 1, kMax, [&options](int64_t n) { options.steps = n; },
-      "Timed steps per row (default: 64)");
-  AddInteger(
-      *sub, "--warmup", 0, kMax, [&options](int64_t n) { options.warmup = n; },
-      "Steps before them (default: 16)");
-  AddCacheType(*sub, "--dtype", options.dtype, "Element type of the cache (default: bf16)");
-  AddThreadsOption(*sub, options.threads);
-  AddIsaOption(*sub, options.isa);
-  AddNumber(
-      *sub, "--kv-budget-gib", 0, kMaxBudgetGiB,
-      [&options](double x) { options.kv_budget_gib = x; },
-      "For the longest context that fits, GiB (default: 16)");
-  sub->add_flag_callback(
-      "--no-split", [&options] { options.split = false; }, "Without split_kv");
-  sub->add_flag("--json", args->json, "Print one JSON object");
-  sub->footer(
+  AddIntegerList(command, "--contexts", 1, kMax, "Cached tokens (default: 4096,16384,32768)",
+                 options.contexts);
+  AddIntegerList(command, "--batches", 1, 1 << 16, "Sequences (default: 1,4)", options.batches);
+  AddInteger(command, "--steps", 1, kMax, "Timed steps per row (default: 64)",
+             [&options](int64_t n) { options.steps = n; });
+  AddInteger(command, "--warmup", 0, kMax, "Steps before them (default: 16)",
+             [&options](int64_t n) { options.warmup = n; });
+  AddCacheType(command, "--dtype", "Element type of the cache (default: bf16)", options.dtype);
+  AddThreadsOption(command, options.threads);
+  AddIsaOption(command, options.isa);
+  AddNumber(command, "--kv-budget-gib", 0, kMaxBudgetGiB,
+            "For the longest context that fits, GiB (default: 16)",
+            [&options](double x) { options.kv_budget_gib = x; });
+  command.AddFlag("--no-split", "Without the split_kv arm", [&options] { options.split = false; });
+  AddJsonFlag(command, "Print one JSON object", args->json);
+  command.SetFooter(
       "The arms are timed interleaved on the same data and their outputs compared. A row whose\n"
       "counters do not name its own arm, once per timed step, or whose output disagrees, prints a\n"
       "WARNING and makes the exit status 1.\n"
@@ -161,16 +159,16 @@ void AddAttention(CLI::App& bench, Action& action) {
       "Examples:\n"
       "  mla bench attention --contexts 4096,16384 --batches 1,4\n"
       "  mla bench attention --like deepseek-v3 --contexts 4096 --batches 1 --steps 16 --json\n");
-  sub->callback([args, &action] { action = [args] { return RunBench(*args); }; });
+  command.SetAction([args] { return RunBench(*args); });
 }
 
 }  // namespace
 
-void AddBench(CLI::App& app, Action& action) {
-  CLI::App* sub = app.add_subcommand("bench", "Measure speed");
-  sub->require_subcommand(1);
-  sub->footer("Example:\n  mla bench attention --contexts 4096,16384 --batches 1,4\n");
-  AddAttention(*sub, action);
+void AddBench(Command root) {
+  Command command = root.AddSubcommand("bench", "Measure speed");
+  command.RequireSubcommand();
+  command.SetFooter("Example:\n  mla bench attention --contexts 4096,16384 --batches 1,4\n");
+  AddAttention(command);
 }
 
 }  // namespace mla

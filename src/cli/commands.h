@@ -1,27 +1,22 @@
-// The commands of the program: each adds itself to the parser and says what to run.
-// Called by: main.cc of this room. Thread-safety: used by the main thread only.
+// The commands of the program: each adds itself, with its options and what it runs.
+// Called by: main.cc of this room. Thread-safety: the main thread only.
 #ifndef MLA_CLI_COMMANDS_H_
 #define MLA_CLI_COMMANDS_H_
 
-#include <functional>
 #include <string>
 
-#include <CLI/CLI.hpp>
+#include "cli/command.h"
 
 namespace mla {
 
-/// What the parsed command line asks for; returns the exit status, may throw Error.
-using Action = std::function<int()>;
-
-/// Each adds one subcommand to `app`; when it is the chosen one, parsing sets `action`.
-void AddGenerate(CLI::App& app, Action& action);
-void AddLogits(CLI::App& app, Action& action);
-void AddPerplexity(CLI::App& app, Action& action);
-void AddTokenize(CLI::App& app, Action& action);
-void AddDetokenize(CLI::App& app, Action& action);
-void AddInspect(CLI::App& app, Action& action);
-void AddFootprint(CLI::App& app, Action& action);
-void AddBench(CLI::App& app, Action& action);
+void AddGenerate(Command root);
+void AddLogits(Command root);
+void AddPerplexity(Command root);
+void AddTokenize(Command root);
+void AddDetokenize(Command root);
+void AddInspect(Command root);
+void AddFootprint(Command root);
+void AddBench(Command root);
 
 /// What `mla --version` prints, without the last line break.
 std::string VersionText();

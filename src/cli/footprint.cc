@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include "cli/commands.h"
-#include "cli/geometry_json.h"
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -15,7 +14,7 @@ namespace mla {
 namespace {
 
 struct FootprintArgs {
-  explicit FootprintArgs(CLI::App& app) : geometry(app, "deepseek-v3") {}
+  explicit FootprintArgs(Command command) : geometry(command, "deepseek-v3") {}
 
   GeometryOptions geometry;
   int64_t kv_heads = 0;  ///< 0: 8, or the largest divisor of the heads below
@@ -47,20 +46,23 @@ void PrintTable(const Geometry& g, const std::vector<FootprintRow>& rows,
 
 void PrintRowsJson(const Geometry& geometry, const std::vector<FootprintRow>& rows,
                    const FootprintArgs& args) {
-  Json list = Json::array();
+  std::vector<JsonText> list;
   for (const FootprintRow& row : rows) {
-    list.push_back({{"scheme", row.scheme},
-                    {"elements", row.elements},
-                    {"bytes", row.bytes},
-                    {"ratio", row.ratio},
-                    {"bytes_all_layers", row.bytes_all_layers},
-                    {"tokens_in_budget", row.tokens_in_budget}});
+    list.push_back(JsonText()
+                       .Add("scheme", row.scheme)
+                       .Add("elements", row.elements)
+                       .Add("bytes", row.bytes)
+                       .Add("ratio", row.ratio)
+                       .Add("bytes_all_layers", row.bytes_all_layers)
+                       .Add("tokens_in_budget", row.tokens_in_budget));
   }
   Output out;
-  out.Line(Dump(Json{{"geometry", GeometryJson(geometry)},
-                     {"dtype", CacheTypeName(args.dtype)},
-                     {"budget_gib", args.budget_gib},
-                     {"rows", list}}));
+  out.Line(JsonText()
+               .Add("geometry", GeometryJson(geometry))
+               .Add("dtype", CacheTypeName(args.dtype))
+               .Add("budget_gib", args.budget_gib)
+               .Add("rows", list)
+               .Text());
   out.Flush();
 }
 
@@ -79,18 +81,19 @@ int RunFootprint(const FootprintArgs& args) {
 
 }  // namespace
 
-void AddFootprint(CLI::App& app, Action& action) {
-  CLI::App* sub = app.add_subcommand("footprint", "Compare the caches of MHA, GQA, MQA and MLA");
-  auto args = std::make_shared<FootprintArgs>(*sub);
-  AddInteger(
-      *sub, "--kv-heads", 1, int64_t{1} << 20, [args](int64_t n) { args->kv_heads = n; },
-      "Groups of GQA; must divide the heads (default: 8, or the largest common divisor with 8)");
-  AddCacheType(*sub, "--dtype", args->dtype, "Element type (default: bf16)");
-  AddNumber(
-      *sub, "--kv-budget-gib", 0, kMaxBudgetGiB, [args](double x) { args->budget_gib = x; },
-      "Memory for the cache of all layers, GiB (default: 16)");
-  sub->add_flag("--json", args->json, "Print one JSON object");
-  sub->footer(
+void AddFootprint(Command root) {
+  Command command = root.AddSubcommand("footprint", "Compare the caches of MHA, GQA, MQA and MLA");
+  auto args = std::make_shared<FootprintArgs>(command);
+  AddInteger(command, "--kv-heads", 1, int64_t{1} << 20,
+             "Groups of GQA; must divide the heads (default: 8, or the largest common divisor "
+             "with 8)",
+             [args](int64_t n) { args->kv_heads = n; });
+  AddCacheType(command, "--dtype", "Element type (default: bf16)", args->dtype);
+  AddNumber(command, "--kv-budget-gib", 0, kMaxBudgetGiB,
+            "Memory for the cache of all layers, GiB (default: 16)",
+            [args](double x) { args->budget_gib = x; });
+  AddJsonFlag(command, "Print one JSON object", args->json);
+  command.SetFooter(
       "Elements per token and layer: MHA H(n+v), GQA G(n+v), MQA n+v, MLA Rk+r; 'MLA "
       "decompressed'\n"
       "is the cache of the decompressed path, H(n+r+v).\n"
@@ -99,7 +102,7 @@ void AddFootprint(CLI::App& app, Action& action) {
       "  mla footprint --like deepseek-v3 --kv-budget-gib 24\n"
       "  mla footprint --heads 16 --rank 512 --nope 128 --rope 64 --v-dim 128 --layers 27 "
       "--json\n");
-  sub->callback([args, &action] { action = [args] { return RunFootprint(*args); }; });
+  command.SetAction([args] { return RunFootprint(*args); });
 }
 
 }  // namespace mla

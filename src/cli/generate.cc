@@ -178,17 +178,19 @@ Generated Decode(const Model& model, Session& session, const GenerateArgs& args,
 void PrintJson(const Model& model, const Session& session, const Generated& result, size_t prompt) {
   const SessionStats stats = session.stats();
   Output out;
-  out.Line(Dump(Json{{"tokens", result.tokens},
-                     {"text", result.text},
-                     {"finish_reason", result.finish_reason},
-                     {"prompt_tokens", prompt},
-                     {"prompt_tps", result.PromptTps(prompt)},
-                     {"decode_tps", result.DecodeTps()},
-                     {"cache_bytes", stats.cache_bytes},
-                     {"peak_rss_bytes", PeakResidentBytes()},
-                     {"attention", AttentionName(session.attention())},
-                     {"isa", model.isa()},
-                     {"paths", PathsJson(stats.paths)}}));
+  out.Line(JsonText()
+               .Add("tokens", result.tokens)
+               .Add("text", result.text)
+               .Add("finish_reason", result.finish_reason)
+               .Add("prompt_tokens", prompt)
+               .Add("prompt_tps", result.PromptTps(prompt))
+               .Add("decode_tps", result.DecodeTps())
+               .Add("cache_bytes", stats.cache_bytes)
+               .Add("peak_rss_bytes", PeakResidentBytes())
+               .Add("attention", AttentionName(session.attention()))
+               .Add("isa", model.isa())
+               .Add("paths", PathsJson(stats.paths))
+               .Text());
   out.Flush();
 }
 
@@ -225,45 +227,42 @@ int RunGenerate(GenerateArgs& args) {
   return 0;
 }
 
-void AddSamplingOptions(CLI::App& app, GenerateArgs& args) {
-  AddNumber(
-      app, "--temperature", 0, 100, [&args](double x) { args.temperature = x; },
-      "0: greedy (default: generation_config.json, else 0)");
-  AddInteger(
-      app, "--top-k", 0, int64_t{1} << 31, [&args](int64_t n) { args.top_k = n; },
-      "Sample from the N most likely tokens; 0: off");
-  AddNumber(
-      app, "--top-p", 0, 1, [&args](double x) { args.top_p = x; },
-      "Sample from the likeliest tokens that hold this probability; 1: off");
-  AddNumber(
-      app, "--min-p", 0, 1, [&args](double x) { args.min_p = x; },
-      "Drop tokens below this fraction of the likeliest one's probability; 0: off");
-  AddNumber(
-      app, "--repeat-penalty", 0.01, 100, [&args](double x) { args.repeat_penalty = x; },
-      "Make the last 64 tokens less likely; 1: off");
-  AddInteger(
-      app, "--seed", 0, INT64_MAX, [&args](int64_t n) { args.seed = static_cast<uint64_t>(n); },
-      "Of the random numbers (default: 0); the same seed gives the same text");
+void AddSamplingOptions(Command command, GenerateArgs& args) {
+  AddNumber(command, "--temperature", 0, 100, "0: greedy (default: generation_config.json, else 0)",
+            [&args](double x) { args.temperature = x; });
+  AddInteger(command, "--top-k", 0, int64_t{1} << 31,
+             "Sample from the N most likely tokens; 0: off",
+             [&args](int64_t n) { args.top_k = n; });
+  AddNumber(command, "--top-p", 0, 1,
+            "Sample from the likeliest tokens that hold this probability; 1: off",
+            [&args](double x) { args.top_p = x; });
+  AddNumber(command, "--min-p", 0, 1,
+            "Drop tokens below this fraction of the likeliest one's probability; 0: off",
+            [&args](double x) { args.min_p = x; });
+  AddNumber(command, "--repeat-penalty", 0.01, 100, "Make the last 64 tokens less likely; 1: off",
+            [&args](double x) { args.repeat_penalty = x; });
+  AddInteger(command, "--seed", 0, INT64_MAX,
+             "Of the random numbers (default: 0); the same seed gives the same text",
+             [&args](int64_t n) { args.seed = static_cast<uint64_t>(n); });
 }
 
 }  // namespace
 
-void AddGenerate(CLI::App& app, Action& action) {
+void AddGenerate(Command root) {
   auto args = std::make_shared<GenerateArgs>();
-  CLI::App* sub = app.add_subcommand("generate", "Continue a text");
-  AddEngineOptions(*sub, args->engine);
-  AddTextOptions(*sub, args->prompt);
-  AddTokensOption(*sub, args->prompt);
-  AddInteger(
-      *sub, "-n,--max-tokens", 0, int64_t{1} << 31, [args](int64_t n) { args->max_tokens = n; },
-      "Most new tokens (default: 256)");
-  AddSamplingOptions(*sub, *args);
-  sub->add_option("--stop", args->stops, "Stop before this text; may be given several times")
-      ->type_name("TEXT")
-      ->allow_extra_args(false);
-  sub->add_flag("--ignore-eos", args->ignore_eos, "Do not stop at the end-of-text token");
-  sub->add_flag("--json", args->json, "Print one JSON object at the end instead of the text");
-  sub->footer(
+  Command command = root.AddSubcommand("generate", "Continue a text");
+  AddEngineOptions(command, args->engine);
+  AddTextOptions(command, args->prompt);
+  AddTokensOption(command, args->prompt);
+  AddInteger(command, "-n,--max-tokens", 0, int64_t{1} << 31, "Most new tokens (default: 256)",
+             [args](int64_t n) { args->max_tokens = n; });
+  AddSamplingOptions(command, *args);
+  command.AddRepeated("--stop", "TEXT", "Stop before this text; may be given several times",
+                      args->stops);
+  command.AddFlag("--ignore-eos", "Do not stop at the end-of-text token",
+                  [args] { args->ignore_eos = true; });
+  AddJsonFlag(command, "Print one JSON object at the end instead of the text", args->json);
+  command.SetFooter(
       "The text goes to standard output as it is made, statistics to standard error at the end.\n"
       "Ctrl-C ends the text early, with the statistics and exit status 0; a second one ends the\n"
       "program at once with status 130.\n"
@@ -272,7 +271,7 @@ void AddGenerate(CLI::App& app, Action& action) {
       "  mla generate -m models/stories-mla -p 'Once upon a time'\n"
       "  mla generate -m models/stories-mla -f story.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
       "  mla generate -m models/stories-mla --tokens 0,2986,638 --attention split-kv --json\n");
-  sub->callback([args, &action] { action = [args] { return RunGenerate(*args); }; });
+  command.SetAction([args] { return RunGenerate(*args); });
 }
 
 }  // namespace mla

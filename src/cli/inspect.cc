@@ -24,56 +24,66 @@ int64_t TotalBytes(const ModelInfo& info, const MemoryPlan& plan) {
          plan.scratch_bytes;
 }
 
-Json GeometryJson(const ModelInfo& info) {
-  return Json{{"layers", info.layers},
-              {"moe_layers", info.moe_layers},
-              {"hidden", info.hidden},
-              {"vocab", info.vocab},
-              {"heads", info.heads},
-              {"nope", info.nope},
-              {"rope", info.rope},
-              {"v_dim", info.v_dim},
-              {"rank", info.kv_rank},
-              {"q_rank", info.q_rank},
-              {"experts", info.experts},
-              {"experts_per_token", info.experts_per_token},
-              {"shared_experts", info.shared_experts},
-              {"max_positions", info.max_positions}};
+JsonText ShapeJson(const ModelInfo& info) {
+  return JsonText()
+      .Add("layers", info.layers)
+      .Add("moe_layers", info.moe_layers)
+      .Add("hidden", info.hidden)
+      .Add("vocab", info.vocab)
+      .Add("heads", info.heads)
+      .Add("nope", info.nope)
+      .Add("rope", info.rope)
+      .Add("v_dim", info.v_dim)
+      .Add("rank", info.kv_rank)
+      .Add("q_rank", info.q_rank)
+      .Add("experts", info.experts)
+      .Add("experts_per_token", info.experts_per_token)
+      .Add("shared_experts", info.shared_experts)
+      .Add("max_positions", info.max_positions);
 }
 
-Json InspectJson(const Model& model, const MemoryPlan& plan, const SessionOptions& session) {
-  const ModelInfo& info = model.info();
-  Json kinds = Json::array();
+JsonText WeightsJson(const ModelInfo& info) {
+  std::vector<JsonText> kinds;
   for (const NamedBytes& kind : info.kinds) {
-    kinds.push_back({{"kind", kind.kind}, {"parameters", kind.parameters}, {"bytes", kind.bytes}});
+    kinds.push_back(JsonText()
+                        .Add("kind", kind.kind)
+                        .Add("parameters", kind.parameters)
+                        .Add("bytes", kind.bytes));
   }
-  return Json{{"family", info.family},
-              {"parameters", info.parameters},
-              {"geometry", GeometryJson(info)},
-              {"weights",
-               {{"file_bytes", info.file_bytes},
-                {"bytes", info.weight_bytes},
-                {"converted_bytes", info.converted_bytes},
-                {"kinds", kinds}}},
-              {"fold",
-               {{"layers", info.fold_layers},
-                {"elements", info.fold_elements},
-                {"extra_bytes", info.fold_extra_bytes},
-                {"format", info.fold_format},
-                {"decline", info.fold_decline}}},
-              {"cache",
-               {{"attention", AttentionName(*session.attention)},
-                {"type", CacheTypeName(session.cache_type)},
-                {"context", session.context},
-                {"latent_bytes_per_token", plan.latent_bytes_per_token},
-                {"decompressed_bytes_per_token", plan.decompressed_bytes_per_token},
-                {"latent_bytes", plan.latent_bytes_per_token * session.context},
-                {"decompressed_bytes", plan.decompressed_bytes_per_token * session.context},
-                {"bytes", plan.cache_bytes}}},
-              {"scratch_bytes", plan.scratch_bytes},
-              {"total_bytes", TotalBytes(info, plan)},
-              {"isa", model.isa()},
-              {"threads", model.threads()}};
+  return JsonText()
+      .Add("file_bytes", info.file_bytes)
+      .Add("bytes", info.weight_bytes)
+      .Add("converted_bytes", info.converted_bytes)
+      .Add("kinds", kinds);
+}
+
+JsonText InspectJson(const Model& model, const MemoryPlan& plan, const SessionOptions& session) {
+  const ModelInfo& info = model.info();
+  return JsonText()
+      .Add("family", info.family)
+      .Add("parameters", info.parameters)
+      .Add("geometry", ShapeJson(info))
+      .Add("weights", WeightsJson(info))
+      .Add("fold", JsonText()
+                       .Add("layers", info.fold_layers)
+                       .Add("elements", info.fold_elements)
+                       .Add("extra_bytes", info.fold_extra_bytes)
+                       .Add("format", info.fold_format)
+                       .Add("decline", info.fold_decline))
+      .Add("cache",
+           JsonText()
+               .Add("attention", AttentionName(*session.attention))
+               .Add("type", CacheTypeName(session.cache_type))
+               .Add("context", session.context)
+               .Add("latent_bytes_per_token", plan.latent_bytes_per_token)
+               .Add("decompressed_bytes_per_token", plan.decompressed_bytes_per_token)
+               .Add("latent_bytes", plan.latent_bytes_per_token * session.context)
+               .Add("decompressed_bytes", plan.decompressed_bytes_per_token * session.context)
+               .Add("bytes", plan.cache_bytes))
+      .Add("scratch_bytes", plan.scratch_bytes)
+      .Add("total_bytes", TotalBytes(info, plan))
+      .Add("isa", model.isa())
+      .Add("threads", model.threads());
 }
 
 void PrintModel(Output& out, const ModelInfo& info) {
@@ -136,7 +146,7 @@ int RunInspect(InspectArgs& args) {
   const MemoryPlan plan = model.Plan(session);
   Output out;
   if (args.json) {
-    out.Line(Dump(InspectJson(model, plan, session)));
+    out.Line(InspectJson(model, plan, session).Text());
   } else {
     PrintModel(out, model.info());
     PrintMemory(out, model.info(), plan, session);
@@ -147,18 +157,19 @@ int RunInspect(InspectArgs& args) {
 
 }  // namespace
 
-void AddInspect(CLI::App& app, Action& action) {
+void AddInspect(Command root) {
   auto args = std::make_shared<InspectArgs>();
-  CLI::App* sub = app.add_subcommand("inspect", "Show a model's shape and what a run of it costs");
-  AddEngineOptions(*sub, args->engine);
-  sub->add_flag("--json", args->json, "Print one JSON object");
-  sub->footer(
+  Command command =
+      root.AddSubcommand("inspect", "Show a model's shape and what a run of it costs");
+  AddEngineOptions(command, args->engine);
+  AddJsonFlag(command, "Print one JSON object", args->json);
+  command.SetFooter(
       "The cache is counted at --ctx tokens (default: the trained length).\n"
       "\n"
       "Examples:\n"
       "  mla inspect -m models/stories-mla\n"
       "  mla inspect -m models/stories-mla --ctx 512 --attention absorbed --json\n");
-  sub->callback([args, &action] { action = [args] { return RunInspect(*args); }; });
+  command.SetAction([args] { return RunInspect(*args); });
 }
 
 }  // namespace mla

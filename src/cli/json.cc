@@ -1,50 +1,91 @@
 #include "cli/json.h"
 
-#include <limits>
+#include <cmath>
 
-#include "base/check.h"
-#include "base/json_depth.h"
+#include <fmt/format.h>
+
+#include "cli/utf8.h"
 
 namespace mla {
 
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+JsonText& JsonText::AddRaw(std::string_view key, std::string_view json) {
+  if (!members_.empty()) members_ += ',';
+  members_ += JsonString(key);
+  members_ += ':';
+  members_ += json;
+  return *this;
 }
 
-Json ParseJson(std::string_view text, std::string_view what) {
-  if (MaxJsonDepth(text) > kMaxJsonDepth) {
-    Fail(ErrorCode::kBadInput, "{}: JSON nested deeper than {} levels", what, kMaxJsonDepth);
-  }
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    Fail(ErrorCode::kBadInput, "{}: not valid JSON: {}", what, error.what());
-  }
+JsonText& JsonText::AddInteger(std::string_view key, int64_t value) {
+  return AddRaw(key, std::to_string(value));
 }
 
-std::vector<int32_t> TokenList(const Json& value, std::string_view what) {
-  if (!value.is_array()) {
-    Fail(ErrorCode::kBadInput, "{}: expected a list of token ids such as [1,2,3], found {}", what,
-         value.type_name());
-  }
-  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-  std::vector<int32_t> tokens;
-  tokens.reserve(value.size());
-  for (const Json& item : value) {
-    if (!item.is_number_integer() || item < 0 || item > kMax) {
-      Fail(ErrorCode::kBadInput, "{}: item {}: expected a token id from 0 to {}, found {}", what,
-           tokens.size() + 1, kMax, Dump(item).substr(0, 40));
+JsonText& JsonText::Add(std::string_view key, double value) {
+  return AddRaw(key, std::isfinite(value) ? fmt::format("{}", value) : "null");
+}
+
+JsonText& JsonText::Add(std::string_view key, std::string_view text) {
+  return AddRaw(key, JsonString(text));
+}
+
+JsonText& JsonText::Add(std::string_view key, const std::vector<int32_t>& tokens) {
+  return AddRaw(key, fmt::format("[{}]", fmt::join(tokens, ",")));
+}
+
+JsonText& JsonText::Add(std::string_view key, const JsonText& object) {
+  return AddRaw(key, object.Text());
+}
+
+JsonText& JsonText::Add(std::string_view key, const std::vector<JsonText>& list) {
+  std::string json;
+  for (const JsonText& object : list) json += (json.empty() ? "" : ",") + object.Text();
+  return AddRaw(key, "[" + json + "]");
+}
+
+std::string JsonString(std::string_view text) {
+  std::string json = "\"";
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = Utf8Length(text.substr(i));
+    const std::string_view character = text.substr(i, length);
+    const unsigned char first = static_cast<unsigned char>(text[i]);
+    if (length == 0) {
+      json += "\xEF\xBF\xBD";
+    } else if (first == '"' || first == '\\') {
+      json += '\\';
+      json += character;
+    } else if (first == '\n') {
+      json += "\\n";
+    } else if (first < 0x20) {
+      json += fmt::format("\\u{:04x}", first);
+    } else if (character == "\xC2\x85") {
+      json += "\\u0085";
+    } else if (character == "\xE2\x80\xA8" || character == "\xE2\x80\xA9") {
+      json += character == "\xE2\x80\xA8" ? "\\u2028" : "\\u2029";
+    } else {
+      json += character;
     }
-    tokens.push_back(item.get<int32_t>());
+    i += length == 0 ? 1 : length;
   }
-  return tokens;
+  return json + '"';
 }
 
-Json PathsJson(const PathCounts& paths) {
-  return Json{{"decompressed", paths.decompressed},
-              {"absorbed_prefill", paths.absorbed_prefill},
-              {"absorbed_composed", paths.absorbed_composed},
-              {"absorbed_split_kv", paths.absorbed_split_kv}};
+JsonText PathsJson(const PathCounts& paths) {
+  return JsonText()
+      .Add("decompressed", paths.decompressed)
+      .Add("absorbed_prefill", paths.absorbed_prefill)
+      .Add("absorbed_composed", paths.absorbed_composed)
+      .Add("absorbed_split_kv", paths.absorbed_split_kv);
+}
+
+JsonText GeometryJson(const Geometry& g) {
+  return JsonText()
+      .Add("name", g.name)
+      .Add("layers", g.layers)
+      .Add("heads", g.heads)
+      .Add("rank", g.kv_rank)
+      .Add("nope", g.nope)
+      .Add("rope", g.rope)
+      .Add("v_dim", g.v_dim);
 }
 
 }  // namespace mla

@@ -1,32 +1,58 @@
-// The JSON that commands print and read: keys keep their order, text is always valid UTF-8.
-// Called by: the commands. Thread-safety: stateless.
+// The JSON that commands print: objects whose keys keep their order and whose text is always UTF-8.
+// Called by: the commands. Thread-safety: values.
 #ifndef MLA_CLI_JSON_H_
 #define MLA_CLI_JSON_H_
 
+#include <concepts>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "mla/engine.h"
+#include "mla/tools.h"
 
 namespace mla {
 
-using Json = nlohmann::ordered_json;
+/// Builds one JSON object. Invalid UTF-8 in text becomes U+FFFD; numbers that are not finite, null.
+class JsonText {
+ public:
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) JsonText& Add(std::string_view key, T value) {
+    return AddInteger(key, static_cast<int64_t>(value));
+  }
+  JsonText& Add(std::string_view key, std::same_as<bool> auto value) {
+    return AddRaw(key, value ? "true" : "false");
+  }
+  JsonText& Add(std::string_view key, double value);
+  JsonText& Add(std::string_view key, std::string_view text);
+  JsonText& Add(std::string_view key, const char* text) { return Add(key, std::string_view(text)); }
+  JsonText& Add(std::string_view key, const std::string& text) {
+    return Add(key, std::string_view(text));
+  }
+  JsonText& Add(std::string_view key, const std::vector<int32_t>& tokens);
+  JsonText& Add(std::string_view key, const JsonText& object);
+  JsonText& Add(std::string_view key, const std::vector<JsonText>& list);
 
-/// One line without a line break; invalid UTF-8 becomes U+FFFD, NaN and infinities null.
-std::string Dump(const Json& value);
+  /// One line without a line break.
+  std::string Text() const { return "{" + members_ + "}"; }
 
-/// Parses outside input; throws kBadInput naming `what`, also for nesting beyond the limit.
-Json ParseJson(std::string_view text, std::string_view what);
+ private:
+  JsonText& AddInteger(std::string_view key, int64_t value);
+  JsonText& AddRaw(std::string_view key, std::string_view json);
 
-/// The list of token ids in `value`; throws kBadInput naming `what` and the item.
-std::vector<int32_t> TokenList(const Json& value, std::string_view what);
+  std::string members_;
+};
+
+/// A JSON string literal with its quotes. Besides what JSON demands, U+0085, U+2028 and U+2029 are
+/// escaped: some line readers take them for the end of the line.
+std::string JsonString(std::string_view text);
 
 /// {"decompressed":N,"absorbed_prefill":N,"absorbed_composed":N,"absorbed_split_kv":N}
-Json PathsJson(const PathCounts& paths);
+JsonText PathsJson(const PathCounts& paths);
+/// {"name":...,"layers":N,"heads":N,"rank":N,"nope":N,"rope":N,"v_dim":N}
+JsonText GeometryJson(const Geometry& geometry);
 
 }  // namespace mla
 

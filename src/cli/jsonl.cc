@@ -47,7 +47,7 @@ class Descriptor {
 }  // namespace
 
 void AnswerLines(const std::optional<std::string>& file,
-                 const std::function<Json(const Json&, const std::string& where)>& answer) {
+                 const std::function<JsonText(std::string_view, const std::string&)>& answer) {
   Descriptor input(file);
   Output out;
   int64_t line_number = 0;
@@ -55,11 +55,7 @@ void AnswerLines(const std::optional<std::string>& file,
     ++line_number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     const std::string where = fmt::format("{}, line {}", input.name(), line_number);
-    const Json json = ParseJson(line, where);
-    if (!json.is_object()) {
-      Fail(ErrorCode::kBadInput, "{}: expected a JSON object, found {}", where, json.type_name());
-    }
-    out.Line(Dump(answer(json, where)));
+    out.Line(answer(line, where).Text());
   };
   std::string pending;
   bool more = true;

@@ -6,16 +6,17 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/json.h"
 
 namespace mla {
 
-/// Calls `answer(object, where)` for every line of the file (nothing or "-": standard input) and
-/// writes what it returns as one line, at once, so that another program can talk to this one. Empty
-/// lines are skipped. Throws kBadInput naming the line if it is not a JSON object.
+/// Calls `answer(line, where)` for every line of the file (nothing or "-": standard input) and
+/// writes what it returns as one line, at once, so that another program can talk to this one. Blank
+/// lines are skipped; `where` names the file and line for messages.
 void AnswerLines(const std::optional<std::string>& file,
-                 const std::function<Json(const Json&, const std::string& where)>& answer);
+                 const std::function<JsonText(std::string_view, const std::string&)>& answer);
 
 }  // namespace mla
 

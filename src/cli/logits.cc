@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "cli/commands.h"
-#include "cli/json.h"
+#include "cli/json_input.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
@@ -24,24 +24,15 @@ struct LogitsArgs {
   bool step = false;
 };
 
-/// [1,2,3] or {"tokens": [1,2,3]}
-std::vector<int32_t> TokensFromFile(const std::string& path) {
-  const std::string what = path == "-" ? "standard input" : "'" + path + "'";
-  const Json json = ParseJson(ReadFile(path), what);
-  if (!json.is_object()) return TokenList(json, what);
-  if (!json.contains("tokens")) {
-    Fail(ErrorCode::kBadInput, "{}: expected a list of token ids or an object with \"tokens\"",
-         what);
-  }
-  return TokenList(json["tokens"], what + ": tokens");
-}
-
 std::vector<int32_t> InputTokens(const LogitsArgs& args) {
   if (args.prompt.tokens.has_value() == !args.tokens_file.empty()) {
     Fail(ErrorCode::kUsage, "expected exactly one of --tokens N,N,... and --tokens-file FILE");
   }
-  std::vector<int32_t> tokens = args.prompt.tokens ? ParseTokens(*args.prompt.tokens, "--tokens")
-                                                   : TokensFromFile(args.tokens_file);
+  const std::string what =
+      args.tokens_file == "-" ? "standard input" : "'" + args.tokens_file + "'";
+  std::vector<int32_t> tokens = args.prompt.tokens
+                                    ? ParseTokens(*args.prompt.tokens, "--tokens")
+                                    : TokensFromJson(ReadInput(args.tokens_file), what);
   if (tokens.empty()) Fail(ErrorCode::kBadInput, "empty prompt: give at least one token id");
   return tokens;
 }
@@ -76,27 +67,29 @@ int RunLogits(LogitsArgs& args) {
 
 }  // namespace
 
-void AddLogits(CLI::App& app, Action& action) {
+void AddLogits(Command root) {
+  constexpr bool kRequired = true;
   auto args = std::make_shared<LogitsArgs>();
-  CLI::App* sub = app.add_subcommand("logits", "Write the logits of every position to a file");
-  AddEngineOptions(*sub, args->engine);
-  AddTokensOption(*sub, args->prompt);
-  sub->add_option("--tokens-file", args->tokens_file,
+  Command command = root.AddSubcommand("logits", "Write the logits of every position to a file");
+  AddEngineOptions(command, args->engine);
+  AddTokensOption(command, args->prompt);
+  command.AddText("--tokens-file", "FILE",
                   "JSON file with the token ids: [1,2,3] or {\"tokens\":[1,2,3]} ('-': standard "
-                  "input)")
-      ->type_name("FILE");
-  sub->add_option("-o,--out", args->out, "File to write: tensor `logits`, F32 [tokens, vocab]")
-      ->type_name("F.safetensors")
-      ->required();
-  sub->add_flag("--step", args->step, "Feed the tokens one at a time, as decoding does");
-  sub->footer(
+                  "input)",
+                  [args](const std::string& text) { args->tokens_file = text; });
+  command.AddText(
+      "-o,--out", "F.safetensors", "File to write: tensor `logits`, F32 [tokens, vocab]",
+      [args](const std::string& text) { args->out = text; }, kRequired);
+  command.AddFlag("--step", "Feed the tokens one at a time, as decoding does",
+                  [args] { args->step = true; });
+  command.SetFooter(
       "For comparing with other implementations; --compute f32 --cache-type f32 is the closest.\n"
       "\n"
       "Examples:\n"
       "  mla logits -m models/stories-mla --tokens 0,2986,638 --out l.safetensors\n"
       "  mla logits -m models/stories-mla --tokens-file ids.json --out l.safetensors \\\n"
       "      --attention absorbed --prefill-chunk 7 --compute f32 --cache-type f32\n");
-  sub->callback([args, &action] { action = [args] { return RunLogits(*args); }; });
+  command.SetAction([args] { return RunLogits(*args); });
 }
 
 }  // namespace mla

@@ -4,8 +4,6 @@
 #include <new>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "mla/error.h"
@@ -13,6 +11,7 @@
 namespace mla {
 namespace {
 
+constexpr int kRuntimeStatus = 1;
 constexpr int kUsageStatus = 2;
 
 constexpr const char* kFooter =
@@ -25,77 +24,69 @@ constexpr const char* kFooter =
     "Exit status: 0 success; 1 runtime error (writing failed, out of memory, a NaN in the model);\n"
     "2 bad usage or bad input. Results go to standard output, everything else to standard error.\n";
 
-/// "mla generate" for messages: the program and the subcommands that were recognised.
-std::string CommandName(const CLI::App& app) {
-  std::string name = "mla";
-  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-    at = at->get_subcommands().front();
-    name += " " + at->get_name();
-  }
-  return name;
+void PrintAll(const std::string& text) {
+  Output out;
+  out.Line(text);
+  out.Flush();
 }
 
-int Report(const std::string& message, int status, const std::string& hint = "") {
+int Report(const std::string& message, int status) {
   PrintError("mla: error: " + message);
-  if (!hint.empty()) PrintError(hint);
   return status;
 }
 
+int ReportUsage(const Program& program, const std::string& message) {
+  Report(message, kUsageStatus);
+  PrintError("Run '" + program.CommandName() + " --help' for the options.");
+  return kUsageStatus;
+}
+
 /// Parses and runs; may throw anything that Main maps.
-int Run(CLI::App& app, int argc, char** argv, const Action& action, const bool& version) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    Output out;
-    out.Write(app.help());
-    out.Flush();
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return Report(error.what(), kUsageStatus,
-                  "Run '" + CommandName(app) + " --help' for the options.");
+int Run(Program& program, int argc, char** argv) {
+  bool version = false;
+  Command root = program.root();
+  root.SetFooter(kFooter);
+  root.AddFlag("--version", "Version, compiler and instruction sets, then exit",
+               [&version] { version = true; });
+  for (const auto add : {AddGenerate, AddLogits, AddPerplexity, AddTokenize, AddDetokenize,
+                         AddInspect, AddFootprint, AddBench}) {
+    add(root);
+  }
+  const Program::Parsed parsed = program.Parse(argc, argv);
+  switch (parsed.kind) {
+    case Program::Parsed::Kind::kHelp:
+      PrintAll(parsed.text);
+      return 0;
+    case Program::Parsed::Kind::kError:
+      return ReportUsage(program, parsed.text);
+    case Program::Parsed::Kind::kRun:
+      break;
   }
   if (version) {
-    Output out;
-    out.Line(VersionText());
-    out.Flush();
+    PrintAll(VersionText());
     return 0;
   }
-  if (!action) {
-    PrintError(app.help());
+  if (!parsed.action) {
+    PrintError(program.Help());
     return kUsageStatus;
   }
-  return action();
+  return parsed.action();
 }
 
 }  // namespace
 
 int Main(int argc, char** argv) {
   PrepareStandardStreams();
-  CLI::App app("CPU inference for models with multi-head latent attention (MLA)", "mla");
-  app.footer(kFooter);
-  app.require_subcommand(0, 1);
-  bool version = false;
-  app.add_flag("--version", version, "Version, compiler and instruction sets, then exit");
-  Action action;
-  AddGenerate(app, action);
-  AddLogits(app, action);
-  AddPerplexity(app, action);
-  AddTokenize(app, action);
-  AddDetokenize(app, action);
-  AddInspect(app, action);
-  AddFootprint(app, action);
-  AddBench(app, action);
+  Program program("mla", "CPU inference for models with multi-head latent attention (MLA)");
   try {
-    return Run(app, argc, argv, action, version);
+    return Run(program, argc, argv);
   } catch (const Error& error) {
-    return Report(error.what(), ExitStatus(error.code()),
-                  error.code() == ErrorCode::kUsage
-                      ? "Run '" + CommandName(app) + " --help' for the options."
-                      : "");
+    if (error.code() == ErrorCode::kUsage) return ReportUsage(program, error.what());
+    return Report(error.what(), ExitStatus(error.code()));
   } catch (const std::bad_alloc&) {
-    return Report("out of memory; try a smaller --ctx or --prefill-chunk", 1);
+    return Report("out of memory; try a smaller --ctx or --prefill-chunk", kRuntimeStatus);
   } catch (const std::exception& error) {
-    return Report(error.what(), 1);
+    return Report(error.what(), kRuntimeStatus);
   }
 }
 

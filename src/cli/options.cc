@@ -20,24 +20,15 @@ std::string LongName(const std::string& names) {
   return comma == std::string::npos ? names : names.substr(comma + 1);
 }
 
-CLI::Option* AddText(CLI::App& app, const std::string& names,
-                     std::function<void(const std::string&)> set, const std::string& description,
-                     const std::string& type) {
-  return app.add_option_function<std::string>(names, std::move(set), description)->type_name(type);
-}
-
-void AddChoice(CLI::App& app, const std::string& name, const std::string& first,
-               const std::string& second, std::function<void(bool)> is_first,
-               const std::string& description) {
-  AddText(
-      app, name,
-      [=](const std::string& text) {
-        if (text != first && text != second) {
-          Fail(ErrorCode::kUsage, "{}: expected {} or {}, found '{}'", name, first, second, text);
-        }
-        is_first(text == first);
-      },
-      description, first + "|" + second);
+void AddChoice(Command command, const std::string& name, const std::string& first,
+               const std::string& second, const std::string& description,
+               std::function<void(bool)> is_first) {
+  command.AddText(name, first + "|" + second, description, [=](const std::string& text) {
+    if (text != first && text != second) {
+      Fail(ErrorCode::kUsage, "{}: expected {} or {}, found '{}'", name, first, second, text);
+    }
+    is_first(text == first);
+  });
 }
 
 }  // namespace
@@ -76,98 +67,99 @@ std::vector<int64_t> ParseIntegerList(const std::string& text, int64_t min, int6
   return list;
 }
 
-CLI::Option* AddInteger(CLI::App& app, const std::string& names, int64_t min, int64_t max,
-                        std::function<void(int64_t)> set, const std::string& description) {
-  const std::string name = LongName(names);
-  return AddText(
-      app, names, [=](const std::string& text) { set(ParseInteger(text, min, max, name)); },
-      description, "N");
+void AddInteger(Command command, const std::string& names, int64_t min, int64_t max,
+                const std::string& description, std::function<void(int64_t)> set) {
+  command.AddText(names, "N", description, [=, name = LongName(names)](const std::string& text) {
+    set(ParseInteger(text, min, max, name));
+  });
 }
 
-CLI::Option* AddNumber(CLI::App& app, const std::string& names, double min, double max,
-                       std::function<void(double)> set, const std::string& description) {
-  const std::string name = LongName(names);
-  return AddText(
-      app, names, [=](const std::string& text) { set(ParseNumber(text, min, max, name)); },
-      description, "X");
+void AddNumber(Command command, const std::string& names, double min, double max,
+               const std::string& description, std::function<void(double)> set) {
+  command.AddText(names, "X", description, [=, name = LongName(names)](const std::string& text) {
+    set(ParseNumber(text, min, max, name));
+  });
 }
 
-CLI::Option* AddIntegerList(CLI::App& app, const std::string& names, int64_t min, int64_t max,
-                            std::vector<int64_t>& list, const std::string& description) {
-  const std::string name = LongName(names);
-  return AddText(
-      app, names,
-      [=, &list](const std::string& text) { list = ParseIntegerList(text, min, max, name); },
-      description, "N,N,...");
+void AddIntegerList(Command command, const std::string& names, int64_t min, int64_t max,
+                    const std::string& description, std::vector<int64_t>& list) {
+  command.AddText(names, "N,N,...", description,
+                  [=, &list, name = LongName(names)](const std::string& text) {
+                    list = ParseIntegerList(text, min, max, name);
+                  });
 }
 
-CLI::Option* AddCacheType(CLI::App& app, const std::string& names, CacheType& type,
-                          const std::string& description) {
-  return AddText(
-      app, names, [&type](const std::string& text) { type = ParseCacheType(text); }, description,
-      "bf16|f16|f32");
+void AddCacheType(Command command, const std::string& names, const std::string& description,
+                  CacheType& type) {
+  command.AddText(names, "bf16|f16|f32", description,
+                  [&type](const std::string& text) { type = ParseCacheType(text); });
 }
 
-void AddModelOption(CLI::App& app, std::string& model) {
-  app.add_option("-m,--model", model, "Directory of the model")->type_name("DIR")->required();
+void AddModelOption(Command command, std::string& model) {
+  constexpr bool kRequired = true;
+  command.AddText(
+      "-m,--model", "DIR", "Directory of the model",
+      [&model](const std::string& text) { model = text; }, kRequired);
 }
 
-void AddThreadsOption(CLI::App& app, int& threads) {
-  AddInteger(
-      app, "-t,--threads", 1, kMaxThreads,
-      [&threads](int64_t value) { threads = static_cast<int>(value); },
-      "Threads (default: physical cores that this process may use)");
+void AddThreadsOption(Command command, int& threads) {
+  AddInteger(command, "-t,--threads", 1, kMaxThreads,
+             "Threads (default: physical cores that this process may use)",
+             [&threads](int64_t value) { threads = static_cast<int>(value); });
 }
 
-void AddIsaOption(CLI::App& app, std::string& isa) {
-  app.add_option("--isa", isa,
-                 "Instruction set of the kernels; 'mla --version' lists them (default: MLA_ISA, "
-                 "else the best)")
-      ->type_name("NAME");
+void AddIsaOption(Command command, std::string& isa) {
+  command.AddText("--isa", "NAME",
+                  "Instruction set of the kernels; 'mla --version' lists them (default: MLA_ISA, "
+                  "else the best)",
+                  [&isa](const std::string& text) { isa = text; });
 }
 
-void AddEngineOptions(CLI::App& app, EngineArgs& args) {
-  AddModelOption(app, args.model);
-  AddText(
-      app, "--attention",
-      [&args](const std::string& text) { args.session.attention = ParseAttention(text); },
-      "How attention runs (default: from MLXCEL_MLA_ABSORBED and MLXCEL_MLA_SPLIT_KV, else "
-      "decompressed)",
-      "decompressed|absorbed|split-kv|auto");
-  AddThreadsOption(app, args.load.threads);
-  AddIsaOption(app, args.load.isa);
-  AddChoice(
-      app, "--kernels", "fast", "reference",
-      [&args](bool fast) { args.load.kernels = fast ? KernelSet::kFast : KernelSet::kReference; },
-      "SIMD kernels, or plain double-accumulating ones (default: fast)");
-  AddChoice(
-      app, "--compute", "f32", "auto",
-      [&args](bool f32) { args.load.compute = f32 ? Compute::kF32 : Compute::kAuto; },
-      "fp32 arithmetic throughout, or the fastest within the documented error (default: auto)");
-  AddCacheType(app, "--cache-type", args.session.cache_type,
-               "Element type of the attention cache (default: bf16)");
-  AddInteger(
-      app, "--ctx", 1, kMaxTokens, [&args](int64_t value) { args.session.context = value; },
-      "Most tokens in the cache (default: what the input needs, at most the trained length)");
-  AddInteger(
-      app, "--prefill-chunk", 1, kMaxTokens,
-      [&args](int64_t value) { args.session.prefill_chunk = value; },
-      "Most prompt tokens per forward pass (default: 512)");
-  app.add_flag("--verbose", args.verbose, "More about loading on standard error");
+void AddJsonFlag(Command command, const std::string& description, bool& json) {
+  command.AddFlag("--json", description, [&json] { json = true; });
 }
 
-GeometryOptions::GeometryOptions(CLI::App& app, std::string default_name)
+void AddEngineOptions(Command command, EngineArgs& args) {
+  LoadOptions& load = args.load;
+  SessionOptions& session = args.session;
+  AddModelOption(command, args.model);
+  command.AddText("--attention", "decompressed|absorbed|split-kv|auto",
+                  "How attention runs (default: from MLXCEL_MLA_ABSORBED and MLXCEL_MLA_SPLIT_KV, "
+                  "else decompressed)",
+                  [&](const std::string& text) { session.attention = ParseAttention(text); });
+  AddThreadsOption(command, load.threads);
+  AddIsaOption(command, load.isa);
+  AddChoice(command, "--kernels", "fast", "reference",
+            "SIMD kernels, or plain double-accumulating ones (default: fast)",
+            [&](bool fast) { load.kernels = fast ? KernelSet::kFast : KernelSet::kReference; });
+  AddChoice(command, "--compute", "f32", "auto",
+            "fp32 arithmetic throughout, or the fastest within the documented error (default: "
+            "auto)",
+            [&](bool f32) { load.compute = f32 ? Compute::kF32 : Compute::kAuto; });
+  AddCacheType(command, "--cache-type", "Element type of the attention cache (default: bf16)",
+               session.cache_type);
+  AddInteger(command, "--ctx", 1, kMaxTokens,
+             "Most tokens in the cache (default: what the input needs, at most the trained length)",
+             [&](int64_t value) { session.context = value; });
+  AddInteger(command, "--prefill-chunk", 1, kMaxTokens,
+             "Most prompt tokens per forward pass (default: 512)",
+             [&](int64_t value) { session.prefill_chunk = value; });
+  command.AddFlag("--verbose", "More about loading on standard error",
+                  [&] { args.verbose = true; });
+}
+
+GeometryOptions::GeometryOptions(Command command, std::string default_name)
     : like_(std::move(default_name)) {
   std::string names;
   for (const Geometry& known : KnownGeometries()) {
     names += (names.empty() ? "" : ", ") + known.name;
   }
-  app.add_option("--like", like_, "Start from a known geometry (default: " + like_ + "): " + names)
-      ->type_name("NAME");
+  command.AddText("--like", "NAME",
+                  "Start from a known geometry (default: " + like_ + "): " + names,
+                  [this](const std::string& text) { like_ = text; });
   const auto add = [&](const char* name, int64_t Geometry::*field, const char* description) {
-    AddInteger(
-        app, name, 1, kMaxWidth,
-        [this, field](int64_t value) { overrides_.emplace_back(field, value); }, description);
+    AddInteger(command, name, 1, kMaxWidth, description,
+               [this, field](int64_t value) { overrides_.emplace_back(field, value); });
   };
   add("--heads", &Geometry::heads, "H: query heads");
   add("--rank", &Geometry::kv_rank, "Rk: width of the latent (kv_lora_rank)");

@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "cli/command.h"
 #include "mla/options.h"
 #include "mla/tools.h"
 
@@ -25,19 +24,19 @@ struct EngineArgs {
 };
 
 /// Adds -m,--model (required).
-void AddModelOption(CLI::App& app, std::string& model);
+void AddModelOption(Command command, std::string& model);
 
 /// Adds -m and --attention --threads --isa --kernels --compute --cache-type --ctx --prefill-chunk
 /// --verbose.
-void AddEngineOptions(CLI::App& app, EngineArgs& args);
-void AddThreadsOption(CLI::App& app, int& threads);
-void AddIsaOption(CLI::App& app, std::string& isa);
+void AddEngineOptions(Command command, EngineArgs& args);
+void AddThreadsOption(Command command, int& threads);
+void AddIsaOption(Command command, std::string& isa);
 
 /// Adds --like and the single widths --heads --rank --nope --rope --v-dim --layers, which override
 /// what --like gives whatever their order. Call `geometry()` after parsing.
 class GeometryOptions {
  public:
-  GeometryOptions(CLI::App& app, std::string default_name);
+  GeometryOptions(Command command, std::string default_name);
   /// Throws kUsage for an unknown --like.
   Geometry Get() const;
 
@@ -46,18 +45,21 @@ class GeometryOptions {
   std::vector<std::pair<int64_t Geometry::*, int64_t>> overrides_;
 };
 
+/// Adds --json.
+void AddJsonFlag(Command command, const std::string& description, bool& json);
+
 /// Number options: exactly one number within [min, max]; anything else (blank, trailing text, NaN,
 /// overflow) throws Error{kUsage} naming the option, the range and what was found.
-CLI::Option* AddInteger(CLI::App& app, const std::string& names, int64_t min, int64_t max,
-                        std::function<void(int64_t)> set, const std::string& description);
-CLI::Option* AddNumber(CLI::App& app, const std::string& names, double min, double max,
-                       std::function<void(double)> set, const std::string& description);
+void AddInteger(Command command, const std::string& names, int64_t min, int64_t max,
+                const std::string& description, std::function<void(int64_t)> set);
+void AddNumber(Command command, const std::string& names, double min, double max,
+               const std::string& description, std::function<void(double)> set);
 /// A comma-separated list of integers.
-CLI::Option* AddIntegerList(CLI::App& app, const std::string& names, int64_t min, int64_t max,
-                            std::vector<int64_t>& list, const std::string& description);
+void AddIntegerList(Command command, const std::string& names, int64_t min, int64_t max,
+                    const std::string& description, std::vector<int64_t>& list);
 /// --cache-type, --dtype ...
-CLI::Option* AddCacheType(CLI::App& app, const std::string& names, CacheType& type,
-                          const std::string& description);
+void AddCacheType(Command command, const std::string& names, const std::string& description,
+                  CacheType& type);
 
 /// Parsing behind the above; `name` is the option for messages.
 int64_t ParseInteger(const std::string& text, int64_t min, int64_t max, const std::string& name);

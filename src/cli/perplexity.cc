@@ -76,7 +76,11 @@ int RunPerplexity(PerplexityArgs& args) {
   const double nll = total / static_cast<double>(predicted);
   Output out;
   if (args.json) {
-    out.Line(Dump(Json{{"nll", nll}, {"perplexity", std::exp(nll)}, {"tokens", predicted}}));
+    out.Line(JsonText()
+                 .Add("nll", nll)
+                 .Add("perplexity", std::exp(nll))
+                 .Add("tokens", predicted)
+                 .Text());
   } else {
     out.Line(fmt::format("perplexity {:.4f} | {:.6f} nats per token | {} tokens predicted",
                          std::exp(nll), nll, predicted));
@@ -93,13 +97,13 @@ int RunPerplexity(PerplexityArgs& args) {
 
 }  // namespace
 
-void AddPerplexity(CLI::App& app, Action& action) {
+void AddPerplexity(Command root) {
   auto args = std::make_shared<PerplexityArgs>();
-  CLI::App* sub = app.add_subcommand("perplexity", "How well the model predicts a text");
-  AddEngineOptions(*sub, args->engine);
-  AddTextOptions(*sub, args->prompt);
-  sub->add_flag("--json", args->json, "Print {\"nll\":,\"perplexity\":,\"tokens\":}");
-  sub->footer(
+  Command command = root.AddSubcommand("perplexity", "How well the model predicts a text");
+  AddEngineOptions(command, args->engine);
+  AddTextOptions(command, args->prompt);
+  AddJsonFlag(command, "Print {\"nll\":,\"perplexity\":,\"tokens\":}", args->json);
+  command.SetFooter(
       "nll is the mean negative log likelihood in nats over all predicted tokens, perplexity its\n"
       "exponential. A text longer than --ctx (default: the trained length) is cut into "
       "consecutive\n"
@@ -111,7 +115,7 @@ void AddPerplexity(CLI::App& app, Action& action) {
       "  mla perplexity -m models/stories-mla -f story.txt\n"
       "  mla perplexity -m models/stories-mla -f story.txt --ctx 512 --attention absorbed "
       "--json\n");
-  sub->callback([args, &action] { action = [args] { return RunPerplexity(*args); }; });
+  command.SetAction([args] { return RunPerplexity(*args); });
 }
 
 }  // namespace mla

@@ -15,43 +15,35 @@
 #include "cli/utf8.h"
 
 namespace mla {
-namespace {
 
-// A plain std::optional option would lose the difference between "" and absent.
-void AddText(CLI::App& app, const std::string& names, std::optional<std::string>& target,
-             const std::string& type, const std::string& description) {
-  app.add_option_function<std::string>(
-         names, [&target](const std::string& text) { target = text; }, description)
-      ->type_name(type);
+void AddTextOptions(Command command, PromptArgs& args) {
+  command.AddText("-p,--prompt", "TEXT", "The text itself",
+                  [&args](const std::string& text) { args.text = text; });
+  AddFileOption(command, args, "Read the text from a file ('-': standard input)");
 }
 
-}  // namespace
-
-void AddTextOptions(CLI::App& app, PromptArgs& args) {
-  AddText(app, "-p,--prompt", args.text, "TEXT", "The text itself");
-  AddFileOption(app, args, "Read the text from a file ('-': standard input)");
+void AddFileOption(Command command, PromptArgs& args, const std::string& description) {
+  command.AddText("-f,--file", "FILE", description,
+                  [&args](const std::string& text) { args.file = text; });
 }
 
-void AddFileOption(CLI::App& app, PromptArgs& args, const std::string& description) {
-  AddText(app, "-f,--file", args.file, "FILE", description);
-}
-
-void AddTokensOption(CLI::App& app, PromptArgs& args) {
-  AddText(app, "--tokens", args.tokens, "N,N,...", "Token ids, taken as they are: no BOS is added");
+void AddTokensOption(Command command, PromptArgs& args) {
+  command.AddText("--tokens", "N,N,...", "Token ids, taken as they are: no BOS is added",
+                  [&args](const std::string& text) { args.tokens = text; });
 }
 
 std::string PromptText(const PromptArgs& args) {
   if (args.text.has_value() == args.file.has_value()) {
     Fail(ErrorCode::kUsage, "expected exactly one of -p TEXT and -f FILE");
   }
-  std::string text = args.text ? *args.text : ReadFile(*args.file);
+  std::string text = args.text ? *args.text : ReadInput(*args.file);
   RequireUtf8(text, args.text          ? std::string("-p")
                     : args.file == "-" ? std::string("standard input")
                                        : "'" + *args.file + "'");
   return text;
 }
 
-std::string ReadFile(const std::string& path) {
+std::string ReadInput(const std::string& path) {
   const bool standard_input = path == "-";
   const int fd = standard_input ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) Fail(ErrorCode::kNotFound, "cannot open '{}': {}", path, std::strerror(errno));

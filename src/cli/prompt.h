@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
+#include "cli/command.h"
 
 namespace mla {
 
@@ -19,17 +19,17 @@ struct PromptArgs {
 };
 
 /// Adds -p,--prompt and -f,--file.
-void AddTextOptions(CLI::App& app, PromptArgs& args);
+void AddTextOptions(Command command, PromptArgs& args);
 /// Adds -f,--file alone.
-void AddFileOption(CLI::App& app, PromptArgs& args, const std::string& description);
+void AddFileOption(Command command, PromptArgs& args, const std::string& description);
 /// Adds --tokens.
-void AddTokensOption(CLI::App& app, PromptArgs& args);
+void AddTokensOption(Command command, PromptArgs& args);
 
 /// The text of -p or -f, checked to be UTF-8. Throws kUsage unless exactly one of them was given.
 std::string PromptText(const PromptArgs& args);
 
 /// The whole file, or standard input for "-". Throws kNotFound.
-std::string ReadFile(const std::string& path);
+std::string ReadInput(const std::string& path);
 
 /// "1,2,3" (blanks allowed) -> ids. Throws kUsage naming `name` and the item; kUsage for no ids.
 std::vector<int32_t> ParseTokens(const std::string& text, const std::string& name);

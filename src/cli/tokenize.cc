@@ -2,8 +2,8 @@
 
 #include "base/check.h"
 #include "cli/commands.h"
-#include "cli/hex.h"
 #include "cli/json.h"
+#include "cli/json_input.h"
 #include "cli/jsonl.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -22,19 +22,6 @@ struct TokenizeArgs {
   bool jsonl = false;
 };
 
-/// The text of {"text": ...} or {"bytes_hex": ...}.
-std::string LineText(const Json& line, const std::string& where) {
-  const auto text = line.find("text");
-  const auto hex = line.find("bytes_hex");
-  const auto value = text != line.end() ? text : hex;
-  if (value == line.end() || !value->is_string() || (text != line.end() && hex != line.end())) {
-    Fail(ErrorCode::kBadInput,
-         "{}: expected {{\"text\": \"...\"}} or {{\"bytes_hex\": \"...\"}} with a string", where);
-  }
-  const std::string& string = value->get_ref<const std::string&>();
-  return text != line.end() ? string : ParseHex(string, where + ": bytes_hex");
-}
-
 int RunTokenize(const TokenizeArgs& args) {
   if (args.jsonl && args.prompt.text) {
     Fail(ErrorCode::kUsage, "--jsonl reads standard input or -f FILE, not -p");
@@ -45,39 +32,42 @@ int RunTokenize(const TokenizeArgs& args) {
     return codec.Encode(input, !args.no_special, !args.plain);
   };
   if (args.jsonl) {
-    AnswerLines(args.prompt.file, [&](const Json& line, const std::string& where) {
-      return Json{{"tokens", encode(LineText(line, where))}};
+    AnswerLines(args.prompt.file, [&](std::string_view line, const std::string& where) {
+      return JsonText().Add("tokens", encode(TextFromJsonObject(line, where)));
     });
     return 0;
   }
   const std::vector<int32_t> tokens = encode(text);
   Output out;
-  out.Line(args.json ? Dump(Json{{"tokens", tokens}}) : JoinTokens(tokens));
+  out.Line(args.json ? JsonText().Add("tokens", tokens).Text() : JoinTokens(tokens));
   out.Flush();
   return 0;
 }
 
 }  // namespace
 
-void AddTokenize(CLI::App& app, Action& action) {
+void AddTokenize(Command root) {
   auto args = std::make_shared<TokenizeArgs>();
-  CLI::App* sub = app.add_subcommand("tokenize", "Text to token ids");
-  AddModelOption(*sub, args->model);
-  AddTextOptions(*sub, args->prompt);
-  sub->add_flag("--no-special", args->no_special, "Without the post-processor's tokens (BOS ...)");
-  sub->add_flag("--plain", args->plain, "Special tokens in the text are ordinary text");
-  sub->add_flag("--json", args->json, "Print {\"tokens\":[...]}");
-  sub->add_flag("--jsonl", args->jsonl,
-                "Read {\"text\":...} or {\"bytes_hex\":...} per line, print {\"tokens\":[...]} per "
-                "line");
-  sub->footer(
+  Command command = root.AddSubcommand("tokenize", "Text to token ids");
+  AddModelOption(command, args->model);
+  AddTextOptions(command, args->prompt);
+  command.AddFlag("--no-special", "Without the post-processor's tokens (BOS ...)",
+                  [args] { args->no_special = true; });
+  command.AddFlag("--plain", "Special tokens in the text are ordinary text",
+                  [args] { args->plain = true; });
+  AddJsonFlag(command, "Print {\"tokens\":[...]}", args->json);
+  command.AddFlag(
+      "--jsonl",
+      "Read {\"text\":...} or {\"bytes_hex\":...} per line, print {\"tokens\":[...]} per line",
+      [args] { args->jsonl = true; });
+  command.SetFooter(
       "Prints the ids on one line, separated by commas, as --tokens takes them. A directory that\n"
       "holds only tokenizer files is enough. In bytes_hex, invalid UTF-8 becomes U+FFFD.\n"
       "\n"
       "Examples:\n"
       "  mla tokenize -m models/stories-mla -p 'Once upon a time'\n"
       "  echo '{\"text\":\"Once\"}' | mla tokenize -m models/stories-mla --jsonl --no-special\n");
-  sub->callback([args, &action] { action = [args] { return RunTokenize(*args); }; });
+  command.SetAction([args] { return RunTokenize(*args); });
 }
 
 }  // namespace mla

@@ -5,10 +5,8 @@
 #include "base/check.h"
 
 namespace mla {
-namespace {
 
-/// Length of the well-formed character that starts `text`, 0 if there is none (Unicode table 3-7).
-size_t CharacterLength(std::string_view text) {
+size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
   if (first < 0x80) return 1;
@@ -24,11 +22,9 @@ size_t CharacterLength(std::string_view text) {
   return length;
 }
 
-}  // namespace
-
 std::optional<size_t> FirstInvalidUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    const size_t length = CharacterLength(text.substr(i));
+    const size_t length = Utf8Length(text.substr(i));
     if (length == 0) return i;
     i += length;
   }

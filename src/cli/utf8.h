@@ -1,5 +1,5 @@
 // Checks that text handed in from outside is UTF-8.
-// Called by: prompt, generate. Thread-safety: stateless.
+// Called by: prompt, json, generate. Thread-safety: stateless.
 #ifndef MLA_CLI_UTF8_H_
 #define MLA_CLI_UTF8_H_
 
@@ -8,6 +8,10 @@
 #include <string_view>
 
 namespace mla {
+
+/// Length of the well-formed character that starts `text` (not empty), 0 if there is none; Unicode
+/// standard, table 3-7.
+size_t Utf8Length(std::string_view text);
 
 /// Offset of the first byte that is not part of a well-formed character (overlong forms, surrogates
 /// and values above U+10FFFF are ill-formed), or nothing.
