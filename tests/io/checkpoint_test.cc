@@ -125,7 +125,7 @@ TEST(Checkpoint, ShardOutsideOfTheDirectory) {
        {std::string("../secret.safetensors"), dir.File("secret.safetensors"), std::string(".."),
         std::string("."), std::string(), std::string("x/../../secret.safetensors"),
         std::string("..\\\\secret.safetensors"), std::string("a\\u0000b")}) {
-    dir.Write(std::string("model/") + kIndex, Index("\"a\": \"" + shard + "\""));
+    dir.Write(std::string("model/") + kIndex, Index(fmt::format(R"("a": "{}")", shard)));
     ExpectError(ErrorCode::kBadInput, {"plain file name in the model's directory"},
                 [&] { Checkpoint::Open(model); });
   }
@@ -156,7 +156,7 @@ TEST(Checkpoint, MalformedIndex) {
   bad(R"({"weight_map": {"a": 1}})", {"weight_map.a is 1", "a string"});
   bad(R"({"weight_map": {"a": "model.safetensors", "a": "model.safetensors"}})",
       {"\"a\" appears twice"});
-  bad("{\"weight_map\":" + std::string(5000, '['), {"nested"});
+  bad(std::string("{\"weight_map\":") + std::string(5000, '['), {"nested"});
 }
 
 TEST(Checkpoint, DamagedShardIsNamed) {

@@ -63,7 +63,8 @@ TEST(JsonFile, MalformedDocuments) {
   ExpectError(bad, {"\"a\" appears twice"}, [] { Parse(R"({"a": 1, "a": 1})"); });
   ExpectError(bad, {"\"b\" appears twice"}, [] { Parse(R"({"a": {"b": 1, "b": 2}})"); });
   EXPECT_NO_THROW(Parse(R"({"a": {"b": 1}, "c": {"b": 2}})"));
-  const std::string deep = "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  const std::string deep =
+      std::string("{\"a\":") + std::string(100'000, '[') + std::string(100'000, ']') + "}";
   ExpectError(bad, {"nested 100001 deep", "at most 64"}, [&] { Parse(deep); });
 }
 
@@ -77,7 +78,7 @@ TEST(JsonFile, NamesInMessagesArePrintable) {
 
 TEST(JsonFile, Files) {
   TempDir dir;
-  dir.Write("big.json", "{\"a\": \"" + std::string(100, 'x') + "\"}");
+  dir.Write("big.json", std::string("{\"a\": \"") + std::string(100, 'x') + "\"}");
   EXPECT_NO_THROW(JsonObject::Read(dir.File("big.json"), 1000));
   ExpectError(ErrorCode::kBadInput, {"big.json", "at most 50"},
               [&] { JsonObject::Read(dir.File("big.json"), 50); });

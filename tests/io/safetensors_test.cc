@@ -73,7 +73,8 @@ TEST(Safetensors, LengthField) {
   for (int i = 0; i < 8; ++i) huge[static_cast<size_t>(i)] = '\xff';
   ExpectBad({"claims 18446744073709551615 bytes", "at most 100000000"}, huge);
   // 100,000,001 bytes, all there.
-  ExpectBad({"claims 100000001 bytes"}, RawSafetensors("{}" + std::string(99'999'999, ' '), ""));
+  ExpectBad({"claims 100000001 bytes"},
+            RawSafetensors(std::string("{}") + std::string(99'999'999, ' '), ""));
 }
 
 TEST(Safetensors, HeaderIsNotJson) {
@@ -83,10 +84,11 @@ TEST(Safetensors, HeaderIsNotJson) {
   ExpectBad({"not valid JSON"}, RawSafetensors("{} {}", ""));
   ExpectBad({"contains a NUL"}, RawSafetensors(std::string("{}\0", 3), ""));
   ExpectBad({"not valid JSON"}, RawSafetensors("{\"\xff\":1}", ""));
-  ExpectBad({"nested", "at most 64"}, RawSafetensors("{\"a\":" + std::string(100'000, '['), ""));
-  ExpectBad(
-      {"nested"},
-      RawSafetensors("{\"a\":{\"x\":" + std::string(70, '[') + std::string(70, ']') + "}}", ""));
+  ExpectBad({"nested", "at most 64"},
+            RawSafetensors(std::string("{\"a\":") + std::string(100'000, '['), ""));
+  ExpectBad({"nested"}, RawSafetensors(std::string("{\"a\":{\"x\":") + std::string(70, '[') +
+                                           std::string(70, ']') + "}}",
+                                       ""));
 }
 
 TEST(Safetensors, HeaderOfAnotherStructure) {

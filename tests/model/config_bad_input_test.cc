@@ -193,7 +193,7 @@ TEST(ConfigBadInput, Files) {
   ExpectError(kBad, {"config.json"}, [&] { ReadConfig(dir.path()); });
   dir.Write("config.json", R"({"hidden_size": 1, "hidden_size": 2})");
   ExpectError(kBad, {"\"hidden_size\" appears twice"}, [&] { ReadConfig(dir.path()); });
-  dir.Write("config.json", "{\"x\": \"" + std::string(17 << 20, 'x') + "\"}");
+  dir.Write("config.json", std::string("{\"x\": \"") + std::string(17 << 20, 'x') + "\"}");
   ExpectError(kBad, {"config.json", "at most"}, [&] { ReadConfig(dir.path()); });
 }
 

@@ -346,9 +346,9 @@ TEST(Loader, ShardedCheckpoint) {
   for (const auto& [name, t] : model.tensors) {
     const int shard = i++ % 3;
     shards[shard].Add(name, t.dtype, t.shape, t.bytes);
-    index += (index.empty() ? "\"" : ",\"") + name + "\":\"m-" + std::to_string(shard) + ".st\"";
+    index += fmt::format("{}\"{}\":\"m-{}.st\"", index.empty() ? "" : ",", name, shard);
   }
-  for (int s = 0; s < 3; ++s) dir.Write("m-" + std::to_string(s) + ".st", shards[s].Bytes());
+  for (int s = 0; s < 3; ++s) dir.Write(fmt::format("m-{}.st", s), shards[s].Bytes());
   dir.Write("model.safetensors.index.json", "{\"weight_map\":{" + index + "}}");
   const auto sharded =
       LoadWeights(ReadConfig(GoldenDirectory("deepseek_v2_lite")), Checkpoint::Open(dir.path()));

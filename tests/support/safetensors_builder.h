@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/core.h>
+
 namespace mla {
 
 /// A file of the given parts, with a length field that is true.
@@ -26,11 +28,10 @@ class SafetensorsBuilder {
   SafetensorsBuilder& Add(const std::string& name, const std::string& dtype,
                           const std::vector<int64_t>& shape, std::string_view bytes) {
     std::string dims;
-    for (int64_t dim : shape) dims += (dims.empty() ? "" : ",") + std::to_string(dim);
+    for (int64_t dim : shape) dims += fmt::format("{}{}", dims.empty() ? "" : ",", dim);
     header_ += header_.empty() ? "{" : ",";
-    header_ += "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + dims +
-               "],\"data_offsets\":[" + std::to_string(data_.size()) + "," +
-               std::to_string(data_.size() + bytes.size()) + "]}";
+    header_ += fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", name,
+                           dtype, dims, data_.size(), data_.size() + bytes.size());
     data_ += bytes;
     return *this;
   }
