@@ -34,15 +34,15 @@ CacheType ParseCacheType(const std::string& name);
 Attention AttentionFromEnvironment(std::string* note = nullptr);
 
 struct LoadOptions {
-  int threads = 0;  ///< 0: min(affinity, cgroup quota, physical cores)
-  std::string isa;  ///< "" : environment MLA_ISA, else the best; see Isas()
+  int threads = 0;    ///< 0: min(affinity, cgroup quota, physical cores)
+  std::string isa{};  ///< "" : environment MLA_ISA, else the best; see Isas()
   KernelSet kernels = KernelSet::kFast;
   Compute compute = Compute::kAuto;
-  LogSink log;  ///< receives the load line (kNotice) and remarks
+  LogSink log{};  ///< receives the load line (kNotice) and remarks
 };
 
 struct SessionOptions {
-  std::optional<Attention> attention;  ///< empty: AttentionFromEnvironment()
+  std::optional<Attention> attention{};  ///< empty: AttentionFromEnvironment()
   CacheType cache_type = CacheType::kBf16;
   int64_t context = 0;          ///< most tokens in the cache; 0: the model's trained length
   int64_t prefill_chunk = 512;  ///< most tokens per forward pass

@@ -103,15 +103,15 @@ void RunTask(OpContext& context, AttentionWorkspace& ws, const AttentionCall& ca
   queries.first_position = item.position;
   // No pair of the group sees a key after its last pair's position.
   const int64_t end = std::min(plan.ChunkEnd(task.chunk), queries.Position(task.count - 1) + 1);
-  const Elem type = item.cache->type();
   ForEachTile(context.kernels, queries, plan.ChunkBegin(task.chunk), end, dim, g.kv_rank, state,
               [&](int64_t position, int64_t t) {
-                const void* rows = item.cache->LatentRow(call.layer, position);
-                if (type == Elem::kF32 || task.count < kConvertFrom) {
-                  return KeyTile{rows, dim, rows, dim, type};
+                const void* rows = tile;
+                if (item.cache->type() == Elem::kF32) {
+                  rows = item.cache->LatentRow(call.layer, position);
+                } else {
+                  item.cache->LoadLatent(context.kernels, call.layer, position, t, tile);
                 }
-                context.kernels.to_float(rows, type, tile, t * dim);
-                return KeyTile{tile, dim, tile, dim, Elem::kF32};
+                return KeyTile{.k = rows, .k_stride = dim, .v = rows, .v_stride = dim};
               });
 
   AttendFinishArgs finish;

@@ -69,7 +69,6 @@ void UpProject(const KernelTable& kernels, const float* latent, int64_t latent_s
 void RunUpProjected(OpContext& context, const AttentionCall& call, const AttentionItem& item) {
   const MlaGeometry& g = *call.geometry;
   const KernelTable& kernels = context.kernels;
-  const Elem type = item.cache->type();
   context.pool.Run(Blocks(item) * g.heads, [&](int64_t task, int thread) {
     const int64_t head = task % g.heads;
     float* latent = context.scratch.Get(thread);           // [64, Rk + r]
@@ -82,15 +81,14 @@ void RunUpProjected(OpContext& context, const AttentionCall& call, const Attenti
     const WeightView uv = call.fold->Uv(g, head);
     ForEachTile(kernels, b.queries, item.cache->live_start(), b.end, g.qk_dim(), g.v_dim, b.state,
                 [&](int64_t position, int64_t t) {
-                  kernels.to_float(item.cache->LatentRow(call.layer, position), type, latent,
-                                   t * g.latent_dim());
+                  item.cache->LoadLatent(kernels, call.layer, position, t, latent);
                   UpProject(kernels, latent, g.latent_dim(), t, uk, k, g.qk_dim());
                   UpProject(kernels, latent, g.latent_dim(), t, uv, v, g.v_dim);
                   for (int64_t i = 0; i < t; ++i) {
                     const float* rope = latent + i * g.latent_dim() + g.kv_rank;
                     std::copy(rope, rope + g.rope, k + i * g.qk_dim() + g.nope);
                   }
-                  return KeyTile{k, g.qk_dim(), v, g.v_dim, Elem::kF32};
+                  return KeyTile{.k = k, .k_stride = g.qk_dim(), .v = v, .v_stride = g.v_dim};
                 });
     EndBlock(context, call, b, head);
   });
@@ -106,20 +104,28 @@ void RunDecompressed(OpContext& context, const AttentionCall& call) {
     int64_t block = blocks - 1 - task / g.heads;
     const AttentionItem* item = call.items.data();
     while (block >= Blocks(*item)) block -= Blocks(*item++);
-    const Elem type = item->cache->type();
     float* k = context.scratch.Get(thread);       // [64, n + r]
     float* v = k + kAttendTileRows * g.qk_dim();  // [64, v]
     const HeadBlock b = BeginBlock(call, *item, block, head, v + kAttendTileRows * g.v_dim);
     ForEachTile(kernels, b.queries, item->cache->live_start(), b.end, g.qk_dim(), g.v_dim, b.state,
                 [&](int64_t position, int64_t t) {
-                  const void* keys = item->cache->KeyRow(call.layer, head, position);
-                  const void* values = item->cache->ValueRow(call.layer, head, position);
-                  if (type == Elem::kF32 || b.queries.count < kConvertFrom) {
-                    return KeyTile{keys, g.qk_dim(), values, g.v_dim, type};
+                  const KvCache& cache = *item->cache;
+                  if (cache.type() != Elem::kF32 && b.queries.count >= kConvertFrom) {
+                    cache.LoadKeys(kernels, call.layer, head, position, t, k);
+                    cache.LoadValues(kernels, call.layer, head, position, t, v);
+                    return KeyTile{.k = k, .k_stride = g.qk_dim(), .v = v, .v_stride = g.v_dim};
                   }
-                  kernels.to_float(keys, type, k, t * g.qk_dim());
-                  kernels.to_float(values, type, v, t * g.v_dim);
-                  return KeyTile{k, g.qk_dim(), v, g.v_dim, Elem::kF32};
+                  const char* keys =
+                      static_cast<const char*>(cache.KeyRow(call.layer, head, position));
+                  return KeyTile{.k = keys,
+                                 .k_stride = g.qk_dim(),
+                                 .v = cache.ValueRow(call.layer, head, position),
+                                 .v_stride = g.v_dim,
+                                 .type = cache.type(),
+                                 .k_rope = keys + g.nope * ElemSize(cache.type()),
+                                 .k_rope_stride = g.qk_dim(),
+                                 .rope_type = cache.rope_type(),
+                                 .dr = g.rope};
                 });
     EndBlock(context, call, b, head);
   });

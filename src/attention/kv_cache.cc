@@ -88,6 +88,51 @@ char* KvCache::LayerBase(int64_t layer, int64_t position) const {
   return segment.as<char>() + layer * layer_bytes_;
 }
 
+void KvCache::StoreLatent(const KernelTable& kernels, int64_t layer, int64_t position,
+                          const float* latent) const {
+  char* row = static_cast<char*>(LatentRow(layer, position));
+  kernels.from_float(latent, type_, row, geometry_.kv_rank);
+  kernels.from_float(latent + geometry_.kv_rank, rope_type(),
+                     row + geometry_.kv_rank * ElemSize(type_), geometry_.rope);
+}
+
+void KvCache::StoreHead(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
+                        const float* k_nope, const float* k_rope, const float* v) const {
+  char* key = static_cast<char*>(KeyRow(layer, head, position));
+  kernels.from_float(k_nope, type_, key, geometry_.nope);
+  kernels.from_float(k_rope, rope_type(), key + geometry_.nope * ElemSize(type_), geometry_.rope);
+  kernels.from_float(v, type_, ValueRow(layer, head, position), geometry_.v_dim);
+}
+
+void KvCache::LoadRotated(const KernelTable& kernels, const void* data, int64_t rows, int64_t width,
+                          float* out) const {
+  const int64_t stride = width + geometry_.rope;
+  if (rope_type() == type_) {
+    kernels.to_float(data, type_, out, rows * stride);
+    return;
+  }
+  const char* row = static_cast<const char*>(data);
+  for (int64_t i = 0; i < rows; ++i, row += stride * ElemSize(type_), out += stride) {
+    kernels.to_float(row, type_, out, width);
+    kernels.to_float(row + width * ElemSize(type_), rope_type(), out + width, geometry_.rope);
+  }
+}
+
+void KvCache::LoadLatent(const KernelTable& kernels, int64_t layer, int64_t position, int64_t rows,
+                         float* out) const {
+  LoadRotated(kernels, LatentRow(layer, position), rows, geometry_.kv_rank, out);
+}
+
+void KvCache::LoadKeys(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
+                       int64_t rows, float* out) const {
+  LoadRotated(kernels, KeyRow(layer, head, position), rows, geometry_.nope, out);
+}
+
+void KvCache::LoadValues(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
+                         int64_t rows, float* out) const {
+  kernels.to_float(ValueRow(layer, head, position), type_, out, rows * geometry_.v_dim);
+}
+
 void* KvCache::LatentRow(int64_t layer, int64_t position) const {
   const int64_t row = position % kSegmentTokens;
   return LayerBase(layer, position) + row * geometry_.latent_dim() * ElemSize(type_);

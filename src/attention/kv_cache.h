@@ -10,6 +10,7 @@
 #include "attention/geometry.h"
 #include "kernels/attend.h"
 #include "kernels/elem.h"
+#include "kernels/kernel_table.h"
 #include "tensor/buffer.h"
 
 namespace mla {
@@ -39,6 +40,9 @@ class KvCache {
   int64_t capacity() const { return capacity_; }
   CacheLayout layout() const { return layout_; }
   Elem type() const { return type_; }
+  /// Element type of the rotated parts. Beside bf16 it is fp16: as many bytes, eight times finer,
+  /// and scores are most sensitive there (docs/decisions).
+  Elem rope_type() const { return type_ == Elem::kBf16 ? Elem::kF16 : type_; }
   bool can_trim() const { return live() > 0; }
 
   /// All layers, one token.
@@ -58,6 +62,21 @@ class KvCache {
   /// Empty, at position `first_position`.
   void Reset(int64_t first_position = 0);
 
+  /// Writes the row of one position. `latent` [Rk + r]: c_kv, then k_rope.
+  void StoreLatent(const KernelTable& kernels, int64_t layer, int64_t position,
+                   const float* latent) const;
+  /// k_nope [n], k_rope [r], v [v] of one head.
+  void StoreHead(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
+                 const float* k_nope, const float* k_rope, const float* v) const;
+  /// Reads `rows` rows from `position` on, which share a segment, as fp32: [rows, Rk + r], [rows,
+  /// n + r] or [rows, v].
+  void LoadLatent(const KernelTable& kernels, int64_t layer, int64_t position, int64_t rows,
+                  float* out) const;
+  void LoadKeys(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
+                int64_t rows, float* out) const;
+  void LoadValues(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
+                  int64_t rows, float* out) const;
+
   /// Row pointers; position in [live_start, offset). Rows of one segment are contiguous:
   /// strides Rk + r, n + r and v.
   void* LatentRow(int64_t layer, int64_t position) const;
@@ -67,6 +86,9 @@ class KvCache {
  private:
   char* LayerBase(int64_t layer, int64_t position) const;
   void ReleaseUnused();
+  // [rows, width + r] with the last r of each row in rope_type().
+  void LoadRotated(const KernelTable& kernels, const void* data, int64_t rows, int64_t width,
+                   float* out) const;
 
   MlaGeometry geometry_;
   int64_t layers_;

@@ -11,7 +11,7 @@
 
 namespace mla {
 
-/// Query rows from which converting a 16-bit tile to fp32 once beats converting it per row.
+/// Query rows from which converting a 16-bit tile of K and V to fp32 once beats doing it per row.
 inline constexpr int64_t kConvertFrom = 8;
 
 /// Softmax state of m query rows in thread scratch.
@@ -60,10 +60,16 @@ struct KeyTile {
   const void* v = nullptr;
   int64_t v_stride = 0;
   Elem type = Elem::kF32;
+  // The rotated rest of each key, where it is not part of k.
+  const void* k_rope = nullptr;
+  int64_t k_rope_stride = 0;
+  Elem rope_type = Elem::kF32;
+  int64_t dr = 0;
 };
 
 /// For each tile [p, p + t) of [begin, end), cut at multiples of kAttendTileRows: asks
-/// tile(p, t) -> KeyTile and folds it in. Keys after a query's own position are not seen.
+/// tile(p, t) -> KeyTile and folds it in; dk is the whole width of a key. Keys after a query's own
+/// position are not seen.
 template <typename TileFn>
 void ForEachTile(const KernelTable& kernels, const TileQueries& queries, int64_t begin, int64_t end,
                  int64_t dk, int64_t dv, const TileState& state, TileFn tile) {
@@ -80,7 +86,11 @@ void ForEachTile(const KernelTable& kernels, const TileQueries& queries, int64_t
     args.type = keys.type;
     args.m = queries.count;
     args.t = next - p;
-    args.dk = dk;
+    args.k_rope = keys.k_rope;
+    args.k_rope_stride = keys.k_rope_stride;
+    args.rope_type = keys.rope_type;
+    args.dr = keys.dr;
+    args.dk = dk - keys.dr;
     args.dv = dv;
     args.max = state.max;
     args.sum = state.sum;

@@ -17,18 +17,33 @@ HWY_BEFORE_NAMESPACE();
 namespace mla {
 namespace HWY_NAMESPACE {
 
+// Scores of MR query rows from `row` on against t keys, width elements of each from `q_begin` on;
+// added to what is there with `accumulate`.
 template <int MR, class T>
-void ScoreRows(const AttendTileArgs& g, const T* k, int64_t row, int64_t t) {
+void ScoreRows(const AttendTileArgs& g, const T* k, int64_t stride, int64_t q_begin, int64_t width,
+               bool accumulate, int64_t row, int64_t t) {
   constexpr int kNr = MR == 1 ? 4 : kWide;
   const float* q[MR];
-  for (int i = 0; i < MR; ++i) q[i] = g.q + (row + i) * g.q_stride;
+  for (int i = 0; i < MR; ++i) q[i] = g.q + (row + i) * g.q_stride + q_begin;
   float* s = g.scratch + row * kAttendTileRows;
   int64_t key = 0;
-  const auto sink = [&](int i, int j, float sum) { s[i * kAttendTileRows + key + j] = sum; };
+  const auto sink = [&](int i, int j, float sum) {
+    float* at = s + i * kAttendTileRows + key + j;
+    *at = accumulate ? *at + sum : sum;
+  };
   for (; key + kNr <= t; key += kNr) {
-    DotTile<MR, kNr>(q, k + key * g.k_stride, g.k_stride, g.dk, sink);
+    DotTile<MR, kNr>(q, k + key * stride, stride, width, sink);
   }
-  for (; key < t; ++key) DotTile<MR, 1>(q, k + key * g.k_stride, g.k_stride, g.dk, sink);
+  for (; key < t; ++key) DotTile<MR, 1>(q, k + key * stride, stride, width, sink);
+}
+
+void Scores(const AttendTileArgs& g, const void* keys, Elem type, int64_t stride, int64_t q_begin,
+            int64_t width, bool accumulate, int64_t t) {
+  WithElem(type, keys, [&](const auto* k) {
+    int64_t i = 0;
+    for (; i + 4 <= g.m; i += 4) ScoreRows<4>(g, k, stride, q_begin, width, accumulate, i, t);
+    for (; i < g.m; ++i) ScoreRows<1>(g, k, stride, q_begin, width, accumulate, i, t);
+  });
 }
 
 // Highway's Exp gives 0 for NaN, which would hide a broken key.
@@ -83,11 +98,8 @@ void Attend(const AttendTileArgs& g) {
     for (int64_t i = 0; i < g.m; ++i) t = std::max<int64_t>(t, g.visible[i]);
   }
   if (t == 0) return;
-  WithElem(g.type, g.k, [&](const auto* k) {
-    int64_t i = 0;
-    for (; i + 4 <= g.m; i += 4) ScoreRows<4>(g, k, i, t);
-    for (; i < g.m; ++i) ScoreRows<1>(g, k, i, t);
-  });
+  Scores(g, g.k, g.type, g.k_stride, 0, g.dk, false, t);
+  if (g.dr > 0) Scores(g, g.k_rope, g.rope_type, g.k_rope_stride, g.dk, g.dr, true, t);
   WithElem(g.type, g.v, [&](const auto* v) {
     for (int64_t i = 0; i < g.m;) {
       const int64_t rows = g.m - i >= 4 ? 4 : 1;

@@ -17,17 +17,22 @@ inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr int64_t kAttendTileRows = 64;
 
 /// Folds t keys into the running state (max, sum, acc) of m query rows:
-///   s = q·k, new_max = max(max, s), p = exp(s - new_max), sum and acc rescaled, acc += p·v.
+///   s = q·[k | k_rope], new_max = max(max, s), p = exp(s - new_max), sum and acc rescaled, acc +=
+///   p·v.
 /// State starts as max = -inf, sum = 0, acc = 0. Strides are in elements. Rows at or beyond the
 /// largest `visible` are never read.
 struct AttendTileArgs {
-  const float* q = nullptr;  ///< [m, dk], already multiplied by the softmax scale
+  const float* q = nullptr;  ///< [m, dk + dr], already multiplied by the softmax scale
   int64_t q_stride = 0;
   const void* k = nullptr;  ///< [t, dk]
   int64_t k_stride = 0;
   const void* v = nullptr;  ///< [t, dv]; may alias k
   int64_t v_stride = 0;
-  Elem type = Elem::kF32;                ///< of k and v
+  Elem type = Elem::kF32;        ///< of k and v
+  const void* k_rope = nullptr;  ///< [t, dr]: the rest of each key, if dr > 0
+  int64_t k_rope_stride = 0;
+  Elem rope_type = Elem::kF32;
+  int64_t dr = 0;
   int64_t m = 0, t = 0, dk = 0, dv = 0;  ///< t <= kAttendTileRows
   const int32_t* visible =
       nullptr;           ///< [m]: rows [0, visible[i]) exist for query row i; null: all t

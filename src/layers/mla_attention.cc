@@ -55,9 +55,7 @@ void FinishRows(OpContext& context, const MlaStep& step, const MlaWeights& w, Ml
     kernels.rotate_pairs(latent + g.kv_rank, cos, sin, g.rope, half);
     const AttentionItem& item = ItemOf(step, row);
     if (item.cache->layout() != CacheLayout::kLatent) return;
-    kernels.from_float(latent, item.cache->type(),
-                       item.cache->LatentRow(layer, item.position + row - item.first_row),
-                       g.latent_dim());
+    item.cache->StoreLatent(kernels, layer, item.position + row - item.first_row, latent);
   });
 }
 
@@ -75,11 +73,7 @@ void StoreDecompressed(OpContext& context, const MlaStep& step, const MlaWeights
     const float* rope = b.kv_a.data() + row * g.latent_dim() + g.kv_rank;
     for (int64_t h = 0; h < g.heads; ++h) {
       const float* source = b.kv.data() + row * g.kv_b_rows() + h * (g.nope + g.v_dim);
-      char* key = static_cast<char*>(cache.KeyRow(layer, h, position));
-      kernels.from_float(source, cache.type(), key, g.nope);
-      kernels.from_float(rope, cache.type(), key + g.nope * ElemSize(cache.type()), g.rope);
-      kernels.from_float(source + g.nope, cache.type(), cache.ValueRow(layer, h, position),
-                         g.v_dim);
+      cache.StoreHead(kernels, layer, h, position, source, rope, source + g.nope);
     }
   });
 }

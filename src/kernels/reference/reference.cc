@@ -57,6 +57,10 @@ void AttendTile(const AttendTileArgs& g) noexcept {
       for (int64_t x = 0; x < g.dk; ++x) {
         p[j] += static_cast<double>(g.q[i * g.q_stride + x]) * At(g.k, g.type, j * g.k_stride + x);
       }
+      for (int64_t x = 0; x < g.dr; ++x) {
+        p[j] += static_cast<double>(g.q[i * g.q_stride + g.dk + x]) *
+                At(g.k_rope, g.rope_type, j * g.k_rope_stride + x);
+      }
       max = std::max(max, p[j]);
     }
     if (max == kNone) continue;
