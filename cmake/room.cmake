@@ -58,7 +58,14 @@ endfunction()
 # PROGRAM.ISA with MLA_ISA set. Its main() forces the ISA; on a machine without it the test is
 # reported as skipped, with a message. For rooms that see kernels.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(MLA_TEST_ISAS emu128 ssse3 sse4 avx2 avx512)
+  # Highway's portable target is called scalar where it takes the compiler's vector types to be
+  # broken (GCC before 12.3), else emu128.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12.3)
+    set(MLA_TEST_ISAS scalar)
+  else()
+    set(MLA_TEST_ISAS emu128)
+  endif()
+  list(APPEND MLA_TEST_ISAS ssse3 sse4 avx2 avx512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(MLA_TEST_ISAS neon)
 endif()
