@@ -38,8 +38,10 @@ void Norm(const float* x, const float* w, float eps, float* y, int64_t n) {
 // silu(g)·u as g / (1 + exp(-g)) · u.
 VF SwiGluVector(DF d, VF gate, VF up) {
   const VF one = hn::Set(d, 1.0f);
-  // Exp gives 0 for NaN, but the quotient still carries the gate's.
-  return hn::Mul(hn::Div(gate, hn::Add(one, hn::Exp(d, hn::Neg(gate)))), up);
+  // Highway's Exp overflows to infinity as it should, but far beyond it wraps around; and it gives
+  // 0 for NaN, where the quotient still carries the gate's.
+  const VF exponent = hn::Min(hn::Neg(gate), hn::Set(d, 100.0f));
+  return hn::Mul(hn::Div(gate, hn::Add(one, hn::Exp(d, exponent))), up);
 }
 
 void SwiGluRow(const float* gate, const float* up, float* y, int64_t n) {

@@ -37,9 +37,28 @@ HWY_INLINE VF LoadElems(DF d, const float* p) { return hn::LoadU(d, p); }
 HWY_INLINE VF LoadElems(DF d, const hwy::bfloat16_t* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, DF>(), p));
 }
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE VF LoadElems(DF d, const hwy::float16_t* p) { return hn::Set(d, Fp16ToFloat(p->bits)); }
+#elif HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128
+// These have no conversion, and Highway's own emulation of it turns infinity and NaN into numbers.
+HWY_INLINE VF LoadElems(DF d, const hwy::float16_t* p) {
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::PromoteTo(
+      du, hn::LoadU(hn::Rebind<uint16_t, DF>(), reinterpret_cast<const uint16_t*>(p)));
+  const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffu));
+  // Exponent and mantissa at fp32's places, 2^112 too small; the product is exact, also for
+  // subnormals.
+  const VF scaled = hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(magnitude)), hn::Set(d, 0x1p112f));
+  const auto special = hn::Gt(magnitude, hn::Set(du, 0x7bffu));
+  const auto exponent = hn::IfThenElseZero(special, hn::Set(du, 0x7f800000u));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
+  return hn::BitCast(d, hn::Or(hn::Or(hn::BitCast(du, scaled), exponent), sign));
+}
+#else
 HWY_INLINE VF LoadElems(DF d, const hwy::float16_t* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, DF>(), p));
 }
+#endif
 HWY_INLINE float LoadElem(const float* p) { return *p; }
 HWY_INLINE float LoadElem(const hwy::bfloat16_t* p) { return Bf16ToFloat(p->bits); }
 HWY_INLINE float LoadElem(const hwy::float16_t* p) { return Fp16ToFloat(p->bits); }
