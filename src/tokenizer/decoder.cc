@@ -120,12 +120,8 @@ class MetaspaceDecoder : public Decoder {
   void Apply(std::vector<std::string>* tokens) const override {
     bool first = true;
     for (std::string& token : *tokens) {
-      std::string_view rest = token;
-      if (first && prepended_) {
-        while (rest.starts_with(replacement_)) rest.remove_prefix(replacement_.size());
-      }
+      token = ReplaceAll(regex_, token, first && prepended_ ? "" : " ");
       first = false;
-      token = ReplaceAll(regex_, rest, " ");
     }
   }
 

@@ -24,6 +24,22 @@ Finder CharFinder(bool (*is_match)(char32_t)) {
   };
 }
 
+/// Runs of word characters and runs of what is neither that nor whitespace.
+void FindWords(std::string_view text, std::vector<Span>* matches) {
+  int previous = 0;  // 1: word, 2: other, 0: whitespace
+  for (size_t position = 0; position < text.size();) {
+    const Utf8Char c = CharAt(text, position);
+    const int kind = IsWordChar(c.code) ? 1 : IsWhitespace(c.code) ? 0 : 2;
+    if (kind != 0 && kind == previous) {
+      matches->back().end += c.size;
+    } else if (kind != 0) {
+      matches->push_back({position, position + c.size});
+    }
+    previous = kind;
+    position += c.size;
+  }
+}
+
 Finder RegexFinder(Regex regex) {
   return [regex = std::move(regex)](std::string_view text, std::vector<Span>* matches) {
     regex.FindAll(text, matches);
@@ -242,8 +258,7 @@ std::unique_ptr<const PreTokenizer> ParsePreTokenizer(const JsonValue* component
     return MakeSplit(CharFinder(IsWhitespace), SplitBehavior::kRemoved);
   }
   if (type == "Whitespace") {
-    return MakeSplit(RegexFinder(Regex::FromOniguruma(R"(\w+|[^\w\s]+)")), SplitBehavior::kRemoved,
-                     true);
+    return MakeSplit(FindWords, SplitBehavior::kRemoved, true);
   }
   if (type == "Metaspace") return ParseMetaspace(*component, where);
   Fail(ErrorCode::kUnsupported,

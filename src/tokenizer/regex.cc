@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "tokenizer/regex_class.h"
+#include "tokenizer/regex_property.h"
 #include "tokenizer/unicode.h"
 
 namespace mla {

@@ -7,23 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "tokenizer/regex_property.h"
 
 namespace mla {
-
-/// A union of single characters: what can stand inside one PCRE2 bracket, and expressions that
-/// cannot (negated properties, nested classes) but match exactly one character each.
-struct CharUnion {
-  std::string bracket;
-  std::vector<std::string> others;
-
-  bool empty() const { return bracket.empty() && others.empty(); }
-  /// A PCRE2 expression that matches exactly one character. Alternatives are atomic, so a repeated
-  /// class cannot backtrack into them.
-  std::string Expression() const;
-  /// The same for every other character.
-  std::string Negated() const;
-};
 
 /// Reads Oniguruma (Ruby syntax) class syntax from a pattern.
 class ClassParser {
@@ -51,9 +38,6 @@ class ClassParser {
 
   std::string_view pattern_;
 };
-
-/// "\x{...}" of a code point.
-std::string HexEscape(char32_t code);
 
 }  // namespace mla
 

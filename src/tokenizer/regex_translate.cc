@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/regex_class.h"
+#include "tokenizer/regex_property.h"
 #include "tokenizer/unicode.h"
 
 namespace mla {
@@ -95,8 +96,7 @@ class Translator {
     const char c = pattern_[position_];
     if (c == 'b' || c == 'B') {
       ++position_;
-      size_t word_escape = 0;
-      const std::string word = ClassParser("w").ParseSetEscape(&word_escape)->Expression();
+      const std::string word = ShorthandSet('w', false)->Expression();
       const std::string edge =
           "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
       Atom(c == 'b' ? edge : "(?!" + edge + ")");

@@ -8,6 +8,7 @@
 #include <utf8proc.h>
 
 #include "base/check.h"
+#include "tokenizer/unicode_reference.h"
 
 namespace mla {
 namespace {
@@ -36,10 +37,13 @@ struct LowerRange {
   int32_t offset;
 };
 
-// Upper case letters of Unicode 15 and 16 (UnicodeData.txt).
+// Upper case letters of Unicode 15 to 17 (UnicodeData.txt).
 constexpr LowerRange kLowerSinceUnicode14[] = {
-    {0x1c89, 0x1c89, 1}, {0xa7cb, 0xa7cb, 0x264 - 0xa7cb}, {0xa7cc, 0xa7cc, 1},
-    {0xa7da, 0xa7da, 1}, {0xa7dc, 0xa7dc, 0x19b - 0xa7dc}, {0x10d50, 0x10d65, 0x20},
+    {0x1c89, 0x1c89, 1},      {0xa7cb, 0xa7cb, 0x264 - 0xa7cb},
+    {0xa7cc, 0xa7cc, 1},      {0xa7ce, 0xa7ce, 1},
+    {0xa7d2, 0xa7d2, 1},      {0xa7d4, 0xa7d4, 1},
+    {0xa7da, 0xa7da, 1},      {0xa7dc, 0xa7dc, 0x19b - 0xa7dc},
+    {0x10d50, 0x10d65, 0x20}, {0x16ea0, 0x16eb8, 0x1b},
 };
 
 char32_t LowerOf(char32_t code) {
@@ -49,6 +53,21 @@ char32_t LowerOf(char32_t code) {
     }
   }
   return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+}
+
+std::string NormalizeKnown(std::string_view text, NormalForm form) {
+  int options = UTF8PROC_STABLE;
+  const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  options |= composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                                             static_cast<utf8proc_option_t>(options));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
+  if (size == UTF8PROC_ERROR_NOMEM) Fail(ErrorCode::kResource, "no memory to normalise the text");
+  if (size < 0) Fail(ErrorCode::kBadInput, "cannot normalise: {}", utf8proc_errmsg(size));
+  return std::string(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
 }
 
 }  // namespace
@@ -148,6 +167,8 @@ bool IsWhitespace(char32_t code) {
 }
 
 bool IsNumeric(char32_t code) {
+  // The reference's own tables are of Unicode 17 here.
+  if ((code >= 0x11de0 && code <= 0x11de9) || (code >= 0x16ff4 && code <= 0x16ff6)) return true;
   const Category category = CategoryOf(code);
   return category >= Category::kNd && category <= Category::kNo;
 }
@@ -157,13 +178,15 @@ bool IsPunctuation(char32_t code) {
     return (code >= 0x21 && code <= 0x2f) || (code >= 0x3a && code <= 0x40) ||
            (code >= 0x5b && code <= 0x60) || (code >= 0x7b && code <= 0x7e);
   }
+  if (code == 0x166d || code == 0x111c9) return true;  // P in Unicode 8, no longer in 16
   const Category category = CategoryOf(code);
-  return category >= Category::kPc && category <= Category::kPo;
+  return category >= Category::kPc && category <= Category::kPo && ReferenceKnowsPunctuation(code);
 }
 
 bool IsMark(char32_t code) {
+  if (code == 0x1cf2 || code == 0x1cf3) return true;  // Mc in Unicode 9, no longer in 16
   const Category category = CategoryOf(code);
-  return category >= Category::kMn && category <= Category::kMe;
+  return category >= Category::kMn && category <= Category::kMe && ReferenceKnowsMark(code);
 }
 
 bool IsWordChar(char32_t code) {
@@ -179,18 +202,18 @@ bool IsWordChar(char32_t code) {
 
 std::string Normalize(std::string_view text, NormalForm form) {
   if (IsAscii(text)) return std::string(text);
-  int options = UTF8PROC_STABLE;
-  const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  options |= composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                             static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
-  if (size == UTF8PROC_ERROR_NOMEM) Fail(ErrorCode::kResource, "no memory to normalise the text");
-  if (size < 0) Fail(ErrorCode::kBadInput, "cannot normalise: {}", utf8proc_errmsg(size));
-  return std::string(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  std::string out;
+  size_t from = 0;
+  for (size_t position = 0; position < text.size();) {
+    const Utf8Char c = CharAt(text, position);
+    if (!ReferenceNormalizes(c.code)) {
+      out += NormalizeKnown(text.substr(from, position - from), form);
+      out.append(text, position, c.size);
+      from = position + c.size;
+    }
+    position += c.size;
+  }
+  return out + NormalizeKnown(text.substr(from), form);
 }
 
 std::string Lowercase(std::string_view text) {

@@ -82,16 +82,18 @@ struct CategoryRange {
 /// All such runs, ascending.
 std::span<const CategoryRange> CategoriesSinceUnicode14();
 
-bool IsWhitespace(char32_t code);   // White_Space
-bool IsNumeric(char32_t code);      // N
-bool IsPunctuation(char32_t code);  // P, and ASCII symbols
-bool IsMark(char32_t code);         // M
+bool IsWhitespace(char32_t code);  // White_Space
+bool IsNumeric(char32_t code);     // N
+/// P and ASCII symbols, as far as the reference's Punctuation knows them.
+bool IsPunctuation(char32_t code);
+/// M, as far as the reference's StripAccents knows them.
+bool IsMark(char32_t code);
 /// Alphabetic, M, Nd, Pc or Join_Control: what counts as a word character beside added tokens.
 bool IsWordChar(char32_t code);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-/// Normalisation of valid UTF-8.
+/// Normalisation of valid UTF-8, with the reference's character data (unicode_reference.h).
 std::string Normalize(std::string_view text, NormalForm form);
 
 /// Lower case, character by character and without context.
