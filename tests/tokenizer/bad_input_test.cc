@@ -145,7 +145,8 @@ TEST(BadInput, BaseFileIsValid) {
 TEST(BadInput, CatastrophicPatternsEndInAnError) {
   for (const char* regex : {"(a+)+[bc]", "(a|a)*(?=[bc])", "(?:a?){25}a{25}[bc]", "(?:a+)+$"}) {
     const auto tokenizer = Tokenizer::FromJson(Split(regex));
-    EXPECT_EQ(CodeOf([&] { tokenizer->Encode(std::string(3000, 'a') + "!"); }), ErrorCode::kBadInput)
+    EXPECT_EQ(CodeOf([&] { tokenizer->Encode(std::string(3000, 'a') + "!"); }),
+              ErrorCode::kBadInput)
         << regex;
   }
   const auto recursive = Tokenizer::FromJson(Split("(a\\\\g<1>?[bc]?)+[bc]"));
