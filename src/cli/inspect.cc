@@ -17,11 +17,9 @@ struct InspectArgs {
   bool json = false;
 };
 
-/// What a run keeps in memory: the weights (mapped and converted), the fold's extra, cache,
-/// scratch.
+/// What a run keeps in memory. The weights include those that were copied out of the mapping.
 int64_t TotalBytes(const ModelInfo& info, const MemoryPlan& plan) {
-  return info.weight_bytes + info.converted_bytes + info.fold_extra_bytes + plan.cache_bytes +
-         plan.scratch_bytes;
+  return info.weight_bytes + info.fold_extra_bytes + plan.cache_bytes + plan.scratch_bytes;
 }
 
 JsonText ShapeJson(const ModelInfo& info) {
@@ -127,8 +125,8 @@ void PrintMemory(Output& out, const ModelInfo& info, const MemoryPlan& plan,
   const auto line = [&out](const char* name, int64_t bytes, const std::string& remark) {
     out.Line(fmt::format("  {:<22}{:>16}{:>14}  {}", name, bytes, FormatBytes(bytes), remark));
   };
-  line("weights", info.weight_bytes, "mapped from the file");
-  line("converted", info.converted_bytes, "copied out of the mapping");
+  line("weights", info.weight_bytes,
+       fmt::format("mapped from the file, {} bytes of them converted", info.converted_bytes));
   line("fold", info.fold_extra_bytes,
        fmt::format("{} of {} layers, {} elements, {}", info.fold_layers, info.layers,
                    info.fold_elements, info.fold_format));
