@@ -1,6 +1,7 @@
 // Absorbed attention: scores and context straight from latent rows, with (row, head) pairs as the M
 // of the products. score = q_lat·c_kv + q_rope·k_rope, ctx = sum p·c_kv, out = w_uv·ctx.
 #include <algorithm>
+#include <cmath>
 
 #include "attention/paths.h"
 #include "attention/tiles.h"
@@ -131,6 +132,17 @@ void RunTask(OpContext& context, AttentionWorkspace& ws, const AttentionCall& ca
   context.kernels.attend_finish(finish);
 }
 
+// By its contract the merge leaves partials out whose weight is NaN. Here such a partial comes from
+// a NaN in the query or a key of the chunk, and must not vanish.
+void KeepNaN(AttentionWorkspace& ws, size_t item, const MlaGeometry& g, int64_t head) {
+  for (int64_t i = ws.partial_offsets[item]; i < ws.partial_offsets[item + 1]; ++i) {
+    const float lse = ws.partial_lse[i * g.heads + head];
+    if (!std::isnan(lse)) continue;
+    float* context = ws.context.data() + (ws.local_rows[item] * g.heads + head) * g.kv_rank;
+    std::fill(context, context + g.kv_rank, lse);
+  }
+}
+
 // Merges the partials of split items into the context, then out = w_uv·ctx per head.
 void ProjectOutput(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
   const MlaGeometry& g = *call.geometry;
@@ -154,6 +166,7 @@ void ProjectOutput(OpContext& context, AttentionWorkspace& ws, const AttentionCa
                         merge.dim = g.kv_rank;
                         merge.head = head;
                         context.kernels.merge_states(merge);
+                        KeepNaN(ws, i, g, head);
                       }
                       const WeightView uv = call.fold->Uv(g, head);
                       MatmulArgs args;
