@@ -1,0 +1,343 @@
+#include "kernels/attend.h"
+
+#include <cmath>
+#include <ostream>
+
+#include <gtest/gtest.h>
+
+#include "kernels/kernel_table.h"
+#include "support/compare.h"
+#include "support/slow_isa.h"
+#include "support/stored_matrix.h"
+
+namespace mla {
+namespace {
+
+struct Shape {
+  int64_t m, t, dk, dv;
+};
+std::ostream& operator<<(std::ostream& out, const Shape& s) {
+  return out << "m " << s.m << " t " << s.t << " dk " << s.dk << " dv " << s.dv;
+}
+
+// Softmax state of m rows, with marked elements around every part of it.
+struct State {
+  State(int64_t m, int64_t dv)
+      : stride(dv + 3),
+        max(static_cast<size_t>(m), -kInfinity),
+        sum(static_cast<size_t>(m), 0),
+        acc(static_cast<size_t>(m * (dv + 3)), 0),
+        scratch(static_cast<size_t>(m * kAttendTileRows), kNaN) {}
+  int64_t stride;
+  std::vector<float> max, sum, acc, scratch;
+};
+
+struct Finished {
+  std::vector<float> out, lse;
+};
+
+// Keys, values and queries of one tile. Rows lie apart with NaN between them, and the tile ends
+// with rows of NaN that no query may read.
+class Tile {
+ public:
+  Tile(const Shape& s, Elem type, uint64_t seed, double score_scale = 1)
+      : shape_(s),
+        random_(seed),
+        q_(StoredMatrix::Normal(random_, s.m, s.dk, Elem::kF32,
+                                score_scale / std::sqrt(static_cast<double>(s.dk)), 1, 1)),
+        k_(WithPoison(s.t, s.dk, type)),
+        v_(WithPoison(s.t, s.dv, type)) {}
+
+  AttendTileArgs Args(State& state, const std::vector<int32_t>* visible) const {
+    AttendTileArgs args;
+    args.q = static_cast<const float*>(q_.data());
+    args.q_stride = q_.stride();
+    args.k = k_.data();
+    args.k_stride = k_.stride();
+    args.v = v_.data();
+    args.v_stride = v_.stride();
+    args.type = k_.type();
+    args.m = shape_.m;
+    args.t = shape_.t;
+    args.dk = shape_.dk;
+    args.dv = shape_.dv;
+    args.visible = visible != nullptr ? visible->data() : nullptr;
+    args.max = state.max.data();
+    args.sum = state.sum.data();
+    args.acc = state.acc.data();
+    args.acc_stride = state.stride;
+    args.scratch = state.scratch.data();
+    return args;
+  }
+
+  // Adds this tile's terms of the softmax of row i to (score, value) lists.
+  void Collect(int64_t i, int64_t visible, std::vector<double>& scores,
+               std::vector<std::vector<double>>& values) const {
+    for (int64_t j = 0; j < visible; ++j) {
+      double score = 0;
+      for (int64_t x = 0; x < shape_.dk; ++x) score += q_.At(i, x) * k_.At(j, x);
+      scores.push_back(score);
+      values.emplace_back();
+      for (int64_t x = 0; x < shape_.dv; ++x) values.back().push_back(v_.At(j, x));
+    }
+  }
+  StoredMatrix& q() { return q_; }
+
+ private:
+  StoredMatrix WithPoison(int64_t t, int64_t width, Elem type) {
+    std::vector<float> values = random_.Normals(t * width);
+    values.resize(static_cast<size_t>((t + 3) * width), kNaN);
+    return {values, t + 3, width, type, 2, 1};
+  }
+
+  Shape shape_;
+  Random random_;
+  StoredMatrix q_, k_, v_;
+};
+
+Finished Finish(const KernelTable& kernels, State& state, int64_t m, int64_t dv) {
+  Finished f{std::vector<float>(static_cast<size_t>(m * dv), kNaN),
+             std::vector<float>(static_cast<size_t>(m), kNaN)};
+  kernels.attend_finish({state.max.data(), state.sum.data(), state.acc.data(), state.stride,
+                         f.out.data(), dv, f.lse.data(), m, dv});
+  return f;
+}
+
+void ExpectRow(const Finished& got, int64_t i, int64_t dv, const std::vector<double>& scores,
+               const std::vector<std::vector<double>>& values, double tolerance) {
+  double max = -1e300, sum = 0, largest = 1e-30;
+  for (const double s : scores) max = std::max(max, s);
+  std::vector<double> want(static_cast<size_t>(dv), 0);
+  for (size_t j = 0; j < scores.size(); ++j) {
+    const double p = std::exp(scores[j] - max);
+    sum += p;
+    for (size_t x = 0; x < want.size(); ++x) want[x] += p * values[j][x];
+  }
+  if (scores.empty()) {
+    EXPECT_EQ(got.lse[static_cast<size_t>(i)], -kInfinity);
+    for (int64_t x = 0; x < dv; ++x) ASSERT_EQ(got.out[static_cast<size_t>(i * dv + x)], 0);
+    return;
+  }
+  for (const auto& row : values) {
+    for (const double x : row) largest = std::max(largest, std::abs(x));
+  }
+  for (int64_t x = 0; x < dv; ++x) {
+    ASSERT_NEAR(got.out[static_cast<size_t>(i * dv + x)], want[static_cast<size_t>(x)] / sum,
+                tolerance * largest)
+        << "row " << i << " column " << x;
+  }
+  const double lse = (max + std::log(sum)) / std::log(2.0);
+  ASSERT_NEAR(got.lse[static_cast<size_t>(i)], lse, tolerance * (1 + std::abs(lse)));
+}
+
+std::vector<Shape> Shapes() {
+  std::vector<Shape> shapes;
+  for (int64_t m = 1; m <= 9; ++m) shapes.push_back({m, 13, 40, 20});
+  for (int64_t t : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64}) {
+    shapes.push_back({1, t, 11, 5});
+    shapes.push_back({6, t, 40, 33});
+  }
+  for (int64_t d : {1, 2, 3, 7, 8, 9, 15, 17, 31, 64, 65}) shapes.push_back({5, 20, d, 66 - d});
+  if (!SlowIsa()) shapes.push_back({16, 64, 576, 512});
+  return shapes;
+}
+
+// Two tiles in a row, the first seen in full, the second in part, so that state is carried and
+// rescaled.
+TEST(AttendTile, TwoTilesMatchTheSoftmaxOverBoth) {
+  uint64_t seed = 0;
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    for (const Elem type : kAllElems) {
+      for (const Shape& s : Shapes()) {
+        SCOPED_TRACE(testing::Message() << kernels->name << " " << s);
+        Random random(++seed);
+        const Tile first(s, type, seed);
+        Tile second(s, type, seed + 500, 3);
+        second.q() = const_cast<Tile&>(first).q();
+        std::vector<int32_t> visible;
+        for (int64_t i = 0; i < s.m; ++i) {
+          visible.push_back(static_cast<int32_t>(random.Below(s.t + 1)));
+        }
+        State state(s.m, s.dv);
+        kernels->attend_tile(first.Args(state, nullptr));
+        kernels->attend_tile(second.Args(state, &visible));
+        const Finished got = Finish(*kernels, state, s.m, s.dv);
+        for (int64_t i = 0; i < s.m; ++i) {
+          std::vector<double> scores;
+          std::vector<std::vector<double>> values;
+          first.Collect(i, s.t, scores, values);
+          second.Collect(i, visible[static_cast<size_t>(i)], scores, values);
+          ExpectRow(got, i, s.dv, scores, values, 3e-6);
+          if (HasFatalFailure()) return;
+          for (int64_t x = s.dv; x < s.dv + 3; ++x) {
+            ASSERT_EQ(state.acc[static_cast<size_t>(i * state.stride + x)], 0) << "wrote too far";
+          }
+        }
+      }
+    }
+  }
+}
+
+// The first visible[i] rows exist and no more, from none to all; only the first tile.
+TEST(AttendTile, EveryCountOfVisibleRows) {
+  const Shape s{9, 8, 24, 10};
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    const Tile tile(s, Elem::kBf16, 3);
+    const std::vector<int32_t> visible = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    State state(s.m, s.dv);
+    kernels->attend_tile(tile.Args(state, &visible));
+    const Finished got = Finish(*kernels, state, s.m, s.dv);
+    for (int64_t i = 0; i < s.m; ++i) {
+      std::vector<double> scores;
+      std::vector<std::vector<double>> values;
+      tile.Collect(i, i, scores, values);
+      ExpectRow(got, i, s.dv, scores, values, 3e-6);
+    }
+  }
+}
+
+TEST(AttendTile, NoVisibleRowLeavesTheStateAlone) {
+  const Shape s{5, 0, 16, 8};  // the three rows of NaN are all that is there
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    const Tile tile(s, Elem::kF32, 4);
+    State state(s.m, s.dv);
+    state.max.assign(5, 1.5f);
+    state.sum.assign(5, 2.5f);
+    state.acc.assign(state.acc.size(), 3.5f);
+    const State before = state;
+    const std::vector<int32_t> visible(5, 0);
+    AttendTileArgs args = tile.Args(state, &visible);
+    args.t = 3;
+    kernels->attend_tile(args);
+    EXPECT_EQ(state.max, before.max);
+    EXPECT_EQ(state.sum, before.sum);
+    EXPECT_EQ(state.acc, before.acc);
+  }
+}
+
+TEST(AttendTile, RowsDoNotDependOnTheirNeighbours) {
+  for (const Elem type : kAllElems) {
+    const Shape s{7, 37, 43, 29};
+    const Tile tile(s, type, 5);
+    const std::vector<int32_t> visible = {37, 1, 12, 0, 36, 20, 5};
+    State whole(s.m, s.dv);
+    AttendTile(tile.Args(whole, &visible));
+    for (int64_t i = 0; i < s.m; ++i) {
+      State alone(1, s.dv);
+      AttendTileArgs args = tile.Args(alone, &visible);
+      args.q += i * args.q_stride;
+      args.visible += i;
+      args.m = 1;
+      AttendTile(args);
+      const auto row = whole.acc.begin() + i * whole.stride;
+      EXPECT_TRUE(SameBits({row, row + whole.stride}, alone.acc)) << "row " << i;
+      EXPECT_EQ(alone.sum[0], whole.sum[static_cast<size_t>(i)]);
+      EXPECT_EQ(alone.max[0], whole.max[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+TEST(AttendTile, ExtremeScores) {
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    for (const Elem type : kAllElems) {
+      const Shape s{5, 40, 32, 12};
+      const Tile tile(s, type, 6, 1e4);
+      State state(s.m, s.dv);
+      kernels->attend_tile(tile.Args(state, nullptr));
+      const Finished got = Finish(*kernels, state, s.m, s.dv);
+      ASSERT_TRUE(Finite(got.out));
+      for (int64_t i = 0; i < s.m; ++i) {
+        std::vector<double> scores;
+        std::vector<std::vector<double>> values;
+        tile.Collect(i, s.t, scores, values);
+        // Scores of 1e4 are known to 1e4 · k roundings of fp32.
+        ExpectRow(got, i, s.dv, scores, values, 2e-2);
+      }
+    }
+  }
+}
+
+// Scores of -inf weigh nothing, alone or among others, and leave no NaN.
+TEST(AttendTile, MinusInfinityScores) {
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    for (const int64_t t : {1, 9, 20}) {
+      std::vector<float> k(static_cast<size_t>(t), -kInfinity);
+      const std::vector<float> v(static_cast<size_t>(t), 2);
+      const float q = 1;
+      State state(1, 1);
+      AttendTileArgs args;
+      args.q = &q;
+      args.q_stride = args.k_stride = args.v_stride = 1;
+      args.k = k.data();
+      args.v = v.data();
+      args.m = args.dk = args.dv = 1;
+      args.t = t;
+      args.max = state.max.data();
+      args.sum = state.sum.data();
+      args.acc = state.acc.data();
+      args.acc_stride = state.stride;
+      args.scratch = state.scratch.data();
+      kernels->attend_tile(args);
+      Finished got = Finish(*kernels, state, 1, 1);
+      EXPECT_EQ(got.out[0], 0) << kernels->name << " t " << t;
+      EXPECT_EQ(got.lse[0], -kInfinity);
+      k[static_cast<size_t>(t - 1)] = 3;
+      kernels->attend_tile(args);
+      got = Finish(*kernels, state, 1, 1);
+      EXPECT_EQ(got.out[0], 2) << kernels->name << " t " << t;
+      EXPECT_NEAR(got.lse[0], 3 / std::log(2.0), 1e-5);
+    }
+  }
+}
+
+// Whatever its place among the lanes and whatever came before.
+TEST(AttendTile, ANaNScoreReachesTheOutput) {
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    for (const Elem type : kAllElems) {
+      for (int64_t bad = 0; bad < 21; ++bad) {
+        for (const bool earlier : {false, true}) {
+          Random random(7);
+          std::vector<float> keys = random.Normals(21 * 8);
+          keys[static_cast<size_t>(bad * 8 + bad % 8)] = kNaN;
+          const StoredMatrix k(keys, 21, 8, type);
+          const std::vector<float> q = random.Normals(8);
+          State state(1, 8);
+          if (earlier) {
+            state.max[0] = 0;
+            state.sum[0] = 1;
+          }
+          AttendTileArgs args;
+          args.q = q.data();
+          args.q_stride = args.k_stride = args.v_stride = 8;
+          args.k = k.data();
+          args.v = k.data();
+          args.type = type;
+          args.m = 1;
+          args.t = 21;
+          args.dk = args.dv = 8;
+          args.max = state.max.data();
+          args.sum = state.sum.data();
+          args.acc = state.acc.data();
+          args.acc_stride = state.stride;
+          args.scratch = state.scratch.data();
+          kernels->attend_tile(args);
+          const Finished got = Finish(*kernels, state, 1, 8);
+          EXPECT_TRUE(HasNaN(got.out)) << kernels->name << " key " << bad;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttendFinish, InPlaceAndWithoutLse) {
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    const float max[] = {1, -kInfinity};
+    const float sum[] = {4, 0};
+    std::vector<float> acc = {4, 8, 12, 9, 9, 9};
+    kernels->attend_finish({max, sum, acc.data(), 3, acc.data(), 3, nullptr, 2, 3});
+    EXPECT_EQ(acc, (std::vector<float>{1, 2, 3, 0, 0, 0})) << kernels->name;
+  }
+}
+
+}  // namespace
+}  // namespace mla
