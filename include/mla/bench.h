@@ -30,7 +30,8 @@ struct BenchOptions {
   double kv_budget_gib = 16;  ///< for the longest context that fits
 };
 
-/// What the machine reaches, measured in the same run.
+/// What the machine reaches with all threads, measured in the same run: the best of many passes
+/// before and after the rows. Multiply-adds are fp32, the arithmetic of these kernels.
 struct BenchPeaks {
   double read_gbps = 0;                  ///< memory read, all threads, 1e9 bytes/s
   std::map<std::string, double> tflops;  ///< by ISA, all threads, 1e12 FLOP/s
@@ -50,22 +51,26 @@ struct BenchKv {
   int64_t fold_bytes = 0;     ///< as the bench holds them
 };
 
-/// One arm at one batch and context. The arms of a (batch, context) are timed interleaved.
+/// One arm at one batch and context. The arms of a (batch, context) are timed interleaved, on the
+/// same inputs. A step appends one row per sequence to the cache of one layer and attends to the
+/// context and that row. The decompressed arm is the oracle of the others.
 struct BenchRow {
   std::string arm;  ///< "decompressed", "absorbed", "split_kv", "auto"
   int64_t batch = 0;
   int64_t context = 0;
-  double ms_per_step = 0;     ///< median of the timed steps
-  double ms_spread = 0;       ///< 90th minus 10th percentile
-  double gbps = 0;            ///< cache bytes read per second, 1e9
-  double tflops = 0;          ///< attention arithmetic per second, 1e12
-  double limit_fraction = 0;  ///< reached / min(peak, read bandwidth x intensity); 0..1
-  int64_t kv_bytes = 0;       ///< cache bytes of one layer, all sequences
-  double max_error = 0;       ///< max|out - oracle arm| / max|oracle arm|
+  double ms_per_step = 0;  ///< median of the timed steps
+  double ms_spread = 0;    ///< 90th minus 10th percentile
+  double gbps = 0;         ///< cache bytes read per second, 1e9
+  double tflops = 0;       ///< the arm's arithmetic per second, projections included, 1e12
+  /// Reached / min(best ISA's peak, read bandwidth x intensity). As measured: above 1 where the
+  /// caches of a row stay in the last-level cache, which is faster than memory.
+  double limit_fraction = 0;
+  int64_t kv_bytes = 0;  ///< cache bytes of one layer, all sequences
+  double max_error = 0;  ///< max|out - oracle arm| / max|oracle arm|
   std::string isa;
   std::string kernel;
   int threads = 0;
-  PathCounts paths;     ///< of the timed region alone
+  PathCounts paths;     ///< of the timed region alone: one call per step, whatever the batch
   bool ok = true;       ///< the counters name this arm exactly steps times and the arms agree
   std::string warning;  ///< why not, else empty
 };
@@ -84,7 +89,8 @@ struct BenchReport {
 };
 
 /// `on_progress` receives one line per stage (may be empty). Throws Error: kUsage for a geometry or
-/// an option that makes no sense, kResource if the caches do not fit into memory.
+/// an option that makes no sense, kResource if the caches do not fit into memory: one layer in both
+/// layouts, for the largest batch at the longest context.
 BenchReport RunAttentionBench(const BenchOptions& options,
                               const std::function<void(std::string_view)>& on_progress = {});
 

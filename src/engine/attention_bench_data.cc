@@ -125,11 +125,9 @@ void BenchData::FillCache(OpContext& op, int64_t sequence, int64_t context) {
 
 template <typename TargetFn>
 void BenchData::StoreLatent(OpContext& op, const float* source, int64_t rows, TargetFn target) {
-  const int64_t dim = geometry.latent_dim();
   op.pool.Run(rows, [&](int64_t row, int) {
     const Target to = target(row);
-    op.kernels.from_float(source + row * dim, to.cache->type(), to.cache->LatentRow(0, to.position),
-                          dim);
+    to.cache->StoreLatent(op.kernels, 0, to.position, source + row * geometry.latent_dim());
   });
 }
 
@@ -141,14 +139,10 @@ void BenchData::StoreDecompressed(OpContext& op, const float* source, int64_t ro
   ApplyLinear(op, source, g.latent_dim(), rows, up);
   op.pool.Run(rows, [&](int64_t row, int) {
     const Target to = target(row);
-    const Elem type = to.cache->type();
     const float* rope = source + row * g.latent_dim() + g.kv_rank;
     for (int64_t h = 0; h < g.heads; ++h) {
       const float* kv = kv_.data() + row * g.kv_b_rows() + h * (g.nope + g.v_dim);
-      char* key = static_cast<char*>(to.cache->KeyRow(0, h, to.position));
-      op.kernels.from_float(kv, type, key, g.nope);
-      op.kernels.from_float(rope, type, key + g.nope * ElemSize(type), g.rope);
-      op.kernels.from_float(kv + g.nope, type, to.cache->ValueRow(0, h, to.position), g.v_dim);
+      to.cache->StoreHead(op.kernels, 0, h, to.position, kv, rope, kv + g.nope);
     }
   });
 }
