@@ -28,6 +28,7 @@ struct BenchOptions {
   std::string isa;            ///< "": environment MLA_ISA, else the best
   bool split = true;          ///< false: no split_kv arm
   double kv_budget_gib = 16;  ///< for the longest context that fits
+  int64_t read_bytes = 0;     ///< buffer of the bandwidth measurement; 0: larger than the caches
 };
 
 /// What the machine reaches with all threads, measured in the same run: the best of many passes

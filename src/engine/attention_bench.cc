@@ -61,6 +61,7 @@ MlaGeometry CheckOptions(const BenchOptions& o) {
   expect(o.warmup >= 0, "warmup", o.warmup, "0 or more");
   expect(o.threads >= 0 && o.threads <= 4096, "threads", o.threads,
          "1 to 4096, or 0 for the default");
+  expect(o.read_bytes >= 0, "read_bytes", o.read_bytes, "0 or more");
   expect(o.kv_budget_gib >= 0 && o.kv_budget_gib < 1e9, "kv-budget-gib", o.kv_budget_gib,
          "0 or more");
   return geometry;
@@ -355,7 +356,9 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
 
   ThreadPool pool(threads);
   progress("measuring the machine's peaks");
-  report.peaks = MeasurePeaks(pool, ReadBufferBytes(AvailableMemory()));
+  const int64_t read_bytes =
+      options.read_bytes > 0 ? options.read_bytes : ReadBufferBytes(AvailableMemory());
+  report.peaks = MeasurePeaks(pool, read_bytes);
   progress(fmt::format("filling {} caches of {} tokens in both layouts", batch, context));
   Bench bench(options, geometry, batch, context, pool, on_progress);
   for (int64_t c : options.contexts) {
@@ -364,7 +367,7 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
     }
   }
   progress("measuring the machine's peaks again");
-  KeepBest(report.peaks, MeasurePeaks(pool, ReadBufferBytes(AvailableMemory())));
+  KeepBest(report.peaks, MeasurePeaks(pool, read_bytes));
   RateRows(report);
   return report;
 }

@@ -25,6 +25,7 @@ BenchOptions Tiny() {
   options.warmup = 2;
   options.threads = 2;
   options.kv_budget_gib = 0.5;
+  options.read_bytes = 8 << 20;
   return options;
 }
 
