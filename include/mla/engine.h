@@ -127,7 +127,7 @@ class Model {
 class Session {
  public:
   /// Throws kUsage for options that contradict the model, kResource if the cache does not fit.
-  Session(const Model& model, const SessionOptions& options = {});
+  explicit Session(const Model& model, const SessionOptions& options = {});
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;

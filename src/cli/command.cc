@@ -26,7 +26,7 @@ void Command::AddFlag(const std::string& names, const std::string& description,
 void Command::AddText(const std::string& names, const std::string& kind,
                       const std::string& description, std::function<void(const std::string&)> set,
                       bool required) {
-  app_->add_option_function<std::string>(names, std::move(set), description)
+  app_->add_option_function<std::string>(names, set, description)
       ->type_name(kind)
       ->required(required);
 }
