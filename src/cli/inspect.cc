@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include <fmt/core.h>
@@ -17,9 +18,22 @@ struct InspectArgs {
   bool json = false;
 };
 
-/// What a run keeps in memory. The weights include those that were copied out of the mapping.
-int64_t TotalBytes(const ModelInfo& info, const MemoryPlan& plan) {
-  return info.weight_bytes + info.fold_extra_bytes + plan.cache_bytes + plan.scratch_bytes;
+/// What a run keeps in memory.
+struct RunMemory {
+  MemoryPlan plan;
+  int64_t program = 0;  ///< code, libraries, tokenizer, tables: measured after loading
+  int64_t total = 0;
+};
+
+RunMemory MeasureRun(const Model& model, const SessionOptions& session) {
+  const ModelInfo& info = model.info();
+  RunMemory memory{.plan = model.Plan(session)};
+  memory.program = std::max<int64_t>(
+      0, ProgramMemory(".safetensors") - info.converted_bytes - info.fold_extra_bytes);
+  // The weights include those that were copied out of the mapping.
+  memory.total = memory.program + info.weight_bytes + info.fold_extra_bytes +
+                 memory.plan.cache_bytes + memory.plan.scratch_bytes;
+  return memory;
 }
 
 JsonText ShapeJson(const ModelInfo& info) {
@@ -55,8 +69,9 @@ JsonText WeightsJson(const ModelInfo& info) {
       .Add("kinds", kinds);
 }
 
-JsonText InspectJson(const Model& model, const MemoryPlan& plan, const SessionOptions& session) {
+JsonText InspectJson(const Model& model, const RunMemory& memory, const SessionOptions& session) {
   const ModelInfo& info = model.info();
+  const MemoryPlan& plan = memory.plan;
   return JsonText()
       .Add("family", info.family)
       .Add("parameters", info.parameters)
@@ -79,7 +94,8 @@ JsonText InspectJson(const Model& model, const MemoryPlan& plan, const SessionOp
                .Add("decompressed_bytes", plan.decompressed_bytes_per_token * session.context)
                .Add("bytes", plan.cache_bytes))
       .Add("scratch_bytes", plan.scratch_bytes)
-      .Add("total_bytes", TotalBytes(info, plan))
+      .Add("program_bytes", memory.program)
+      .Add("total_bytes", memory.total)
       .Add("isa", model.isa())
       .Add("threads", model.threads());
 }
@@ -108,8 +124,9 @@ void PrintModel(Output& out, const ModelInfo& info) {
                        FormatBytes(info.weight_bytes)));
 }
 
-void PrintMemory(Output& out, const ModelInfo& info, const MemoryPlan& plan,
+void PrintMemory(Output& out, const ModelInfo& info, const RunMemory& memory,
                  const SessionOptions& session) {
+  const MemoryPlan& plan = memory.plan;
   const int64_t context = session.context;
   out.Line("");
   out.Line(fmt::format("{:<24}{:>16}{:>14}",
@@ -132,7 +149,8 @@ void PrintMemory(Output& out, const ModelInfo& info, const MemoryPlan& plan,
                    info.fold_elements, info.fold_format));
   line("cache", plan.cache_bytes, "");
   line("scratch", plan.scratch_bytes, "whatever the context");
-  line("total", TotalBytes(info, plan), "");
+  line("program", memory.program, "with libraries, tokenizer and tables");
+  line("total", memory.total, "");
   if (!info.fold_decline.empty()) out.Line("not folded: " + info.fold_decline);
 }
 
@@ -141,13 +159,13 @@ int RunInspect(InspectArgs& args) {
   const Model model = Model::Load(args.engine.model, args.engine.load);
   SessionOptions& session = args.engine.session;
   if (session.context == 0) session.context = model.info().max_positions;
-  const MemoryPlan plan = model.Plan(session);
+  const RunMemory memory = MeasureRun(model, session);
   Output out;
   if (args.json) {
-    out.Line(InspectJson(model, plan, session).Text());
+    out.Line(InspectJson(model, memory, session).Text());
   } else {
     PrintModel(out, model.info());
-    PrintMemory(out, model.info(), plan, session);
+    PrintMemory(out, model.info(), memory, session);
   }
   out.Flush();
   return 0;

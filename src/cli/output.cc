@@ -6,9 +6,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "base/check.h"
 
@@ -94,10 +98,31 @@ void CatchInterrupt() {
 
 bool Interrupted() noexcept { return interrupts != 0; }
 
-long long PeakResidentBytes() {
+int64_t PeakResidentBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024LL;
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+int64_t ProgramMemory(std::string_view data_suffix) {
+  char name[4096];
+  const ssize_t length = readlink("/proc/self/exe", name, sizeof name);
+  const std::string_view program(name, static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  // proc(5): a line "begin-end perms offset dev inode path" per mapping, then its "Size:", "Rss:"
+  // ...
+  std::ifstream smaps("/proc/self/smaps");
+  int64_t kib = 0;
+  bool data = false, own = false;
+  for (std::string line; std::getline(smaps, line);) {
+    const bool field = line.find(':') < line.find(' ');
+    if (!field) {
+      data = std::string_view(line).ends_with(data_suffix);
+      own = length > 0 && std::string_view(line).ends_with(program);
+    } else if (!data && line.starts_with(own ? "Size:" : "Rss:")) {
+      kib += std::strtoll(line.c_str() + line.find(':') + 1, nullptr, 10);
+    }
+  }
+  return kib * 1024;
 }
 
 }  // namespace mla

@@ -4,6 +4,7 @@
 #ifndef MLA_CLI_OUTPUT_H_
 #define MLA_CLI_OUTPUT_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -45,7 +46,12 @@ void CatchInterrupt();
 bool Interrupted() noexcept;
 
 /// Largest resident set of this process so far, bytes.
-long long PeakResidentBytes();
+int64_t PeakResidentBytes();
+
+/// Bytes that this process has in memory beside the files ending in `data_suffix` that it mapped:
+/// heap, stacks, libraries, and the whole program, whose code is paged in as it runs. 0 where the
+/// system does not say.
+int64_t ProgramMemory(std::string_view data_suffix);
 
 }  // namespace mla
 

@@ -1,5 +1,7 @@
 """mla perplexity and mla inspect."""
 import math
+import os
+import unittest
 
 from support import ATTENTION, F32, GOLDENS, STORIES, TestCase, golden, main, mla
 
@@ -74,7 +76,7 @@ class Inspect(TestCase):
         self.assertEqual(report["geometry"]["heads"], 8)
         self.assertEqual(report["total_bytes"],
                          report["weights"]["bytes"] + report["fold"]["extra_bytes"] +
-                         cache["bytes"] + report["scratch_bytes"])
+                         cache["bytes"] + report["scratch_bytes"] + report["program_bytes"])
 
     def test_layout_follows_the_setting(self):
         for attention in ATTENTION:
@@ -91,6 +93,20 @@ class Inspect(TestCase):
             run = self.succeed("generate", "-m", STORIES, "--tokens", "0,1,2,3,4,5,6,7,8,9,10",
                                "-n", "1", "--attention", attention, "--json").json
             self.assertEqual(plan["cache"]["bytes"], run["cache_bytes"])
+
+    @unittest.skipIf(os.environ.get("MLA_SANITIZED"), "a sanitizer has memory of its own")
+    def test_total_is_what_a_run_uses(self):
+        # Long enough that every chunk buffer, expert and cache row has been touched.
+        prompt = self.write("prompt.txt", PERPLEXITY["text"][:4000])
+        for attention in ATTENTION:
+            run = self.succeed("generate", "-m", STORIES, "-f", prompt, "-n", "200",
+                               "--ignore-eos", "--attention", attention, "--json").json
+            plan = self.succeed("inspect", "-m", STORIES, "--attention", attention, "--ctx",
+                                run["prompt_tokens"] + 200, "--json").json
+            self.assertAlmostEqual(plan["total_bytes"] / run["peak_rss_bytes"], 1, delta=0.02)
+            # The weights, the cache and at most 60 MB more.
+            self.assertLessEqual(run["peak_rss_bytes"], plan["weights"]["file_bytes"] +
+                                 run["cache_bytes"] + 60_000_000)
 
     def test_every_golden_can_be_inspected(self):
         for model in sorted(GOLDENS.iterdir()):
