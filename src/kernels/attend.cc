@@ -103,18 +103,30 @@ void Attend(const AttendTileArgs& g) {
   WithElem(g.type, g.v, [&](const auto* v) {
     for (int64_t i = 0; i < g.m;) {
       const int64_t rows = g.m - i >= 4 ? 4 : 1;
+      int64_t seen[4];
       float shrink[4];
       for (int64_t r = 0; r < rows; ++r) {
-        const int64_t visible = g.visible != nullptr ? g.visible[i + r] : t;
-        shrink[r] = SoftmaxRow(g.scratch + (i + r) * kAttendTileRows, visible, t, g.max + i + r,
+        seen[r] = g.visible != nullptr ? g.visible[i + r] : t;
+        shrink[r] = SoftmaxRow(g.scratch + (i + r) * kAttendTileRows, seen[r], t, g.max + i + r,
                                g.sum + i + r);
       }
       const float* p = g.scratch + i * kAttendTileRows;
       float* acc = g.acc + i * g.acc_stride;
       if (rows == 4) {
-        OuterRows<4>(p, kAttendTileRows, v, g.v_stride, t, shrink, false, acc, g.acc_stride, g.dv);
+        // Keys that only some of the rows see go row by row: a weight of 0 would not keep a NaN
+        // or infinity of a later token out.
+        const int64_t shared = std::min({seen[0], seen[1], seen[2], seen[3]});
+        OuterRows<4>(p, kAttendTileRows, v, g.v_stride, shared, shrink, false, acc, g.acc_stride,
+                     g.dv);
+        for (int64_t r = 0; r < 4; ++r) {
+          if (seen[r] == shared) continue;
+          OuterRows<1>(p + r * kAttendTileRows + shared, kAttendTileRows, v + shared * g.v_stride,
+                       g.v_stride, seen[r] - shared, nullptr, false, acc + r * g.acc_stride,
+                       g.acc_stride, g.dv);
+        }
       } else {
-        OuterRows<1>(p, kAttendTileRows, v, g.v_stride, t, shrink, false, acc, g.acc_stride, g.dv);
+        OuterRows<1>(p, kAttendTileRows, v, g.v_stride, seen[0], shrink, false, acc, g.acc_stride,
+                     g.dv);
       }
       i += rows;
     }

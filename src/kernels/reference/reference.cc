@@ -63,7 +63,13 @@ void AttendTile(const AttendTileArgs& g) noexcept {
       }
       max = std::max(max, p[j]);
     }
-    if (max == kNone) continue;
+    if (max == kNone) {
+      // Only -inf and NaN: the former weigh nothing, the latter must reach the output.
+      for (int64_t j = 0; j < visible; ++j) {
+        if (std::isnan(p[j])) g.sum[i] = static_cast<float>(p[j]);
+      }
+      continue;
+    }
     const double shrink = std::exp(g.max[i] - max);
     double sum = g.sum[i] * shrink;
     for (int64_t j = 0; j < visible; ++j) sum += p[j] = std::exp(p[j] - max);
