@@ -329,6 +329,100 @@ TEST(AttendTile, ANaNScoreReachesTheOutput) {
   }
 }
 
+// Row i sees keys 0 .. i; key j is broken. Rows that do not see it come out as without it.
+TEST(AttendTile, ABrokenKeyDoesNotReachRowsThatDoNotSeeIt) {
+  constexpr int64_t kRows = 9, kDim = 11;
+  std::vector<int32_t> visible;
+  for (int32_t i = 1; i <= kRows; ++i) visible.push_back(i);
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    Random random(8);
+    const auto q = random.Normals(kRows * kDim);
+    const auto keys = random.Normals(kRows * kDim);
+    const auto run = [&](const std::vector<float>& k) {
+      State state(kRows, kDim);
+      AttendTileArgs args;
+      args.q = q.data();
+      args.q_stride = args.k_stride = args.v_stride = kDim;
+      args.k = args.v = k.data();
+      args.m = args.t = kRows;
+      args.dk = args.dv = kDim;
+      args.visible = visible.data();
+      args.max = state.max.data();
+      args.sum = state.sum.data();
+      args.acc = state.acc.data();
+      args.acc_stride = state.stride;
+      args.scratch = state.scratch.data();
+      kernels->attend_tile(args);
+      return Finish(*kernels, state, kRows, kDim).out;
+    };
+    const auto clean = run(keys);
+    for (int64_t bad = 0; bad < kRows; ++bad) {
+      for (const float value : {kNaN, kInfinity}) {
+        auto broken = keys;
+        std::fill_n(broken.begin() + bad * kDim, kDim, value);
+        const auto got = run(broken);
+        EXPECT_TRUE(SameBits({got.begin(), got.begin() + bad * kDim},
+                             {clean.begin(), clean.begin() + bad * kDim}))
+            << kernels->name << " key " << bad;
+        for (int64_t i = bad; i < kRows; ++i) {
+          EXPECT_FALSE(Finite({got.begin() + i * kDim, got.begin() + (i + 1) * kDim}));
+        }
+      }
+    }
+  }
+}
+
+// The rest of each key elsewhere and of another type, as in caches with a finer rotated part.
+TEST(AttendTile, KeysInTwoParts) {
+  constexpr int64_t kT = 21, kRows = 5;
+  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+    for (const Elem type : kAllElems) {
+      for (const Elem rope_type : kAllElems) {
+        for (const auto& [dk, dr] : {std::pair<int64_t, int64_t>{24, 6}, {1, 2}, {33, 64}}) {
+          Random random(9);
+          const StoredMatrix q = StoredMatrix::Normal(random, kRows, dk + dr, Elem::kF32, 0.3, 1);
+          const StoredMatrix k = StoredMatrix::Normal(random, kT, dk, type, 1, 2, 1);
+          const StoredMatrix rope = StoredMatrix::Normal(random, kT, dr, rope_type, 1, 5, 1);
+          State state(kRows, dk);
+          AttendTileArgs args;
+          args.q = static_cast<const float*>(q.data());
+          args.q_stride = q.stride();
+          args.k = args.v = k.data();
+          args.k_stride = args.v_stride = k.stride();
+          args.type = type;
+          args.k_rope = rope.data();
+          args.k_rope_stride = rope.stride();
+          args.rope_type = rope_type;
+          args.dr = dr;
+          args.m = kRows;
+          args.t = kT;
+          args.dk = args.dv = dk;
+          args.max = state.max.data();
+          args.sum = state.sum.data();
+          args.acc = state.acc.data();
+          args.acc_stride = state.stride;
+          args.scratch = state.scratch.data();
+          kernels->attend_tile(args);
+          const Finished got = Finish(*kernels, state, kRows, dk);
+          for (int64_t i = 0; i < kRows; ++i) {
+            std::vector<double> scores;
+            std::vector<std::vector<double>> values;
+            for (int64_t j = 0; j < kT; ++j) {
+              double score = 0;
+              for (int64_t x = 0; x < dk; ++x) score += q.At(i, x) * k.At(j, x);
+              for (int64_t x = 0; x < dr; ++x) score += q.At(i, dk + x) * rope.At(j, x);
+              scores.push_back(score);
+              values.emplace_back();
+              for (int64_t x = 0; x < dk; ++x) values.back().push_back(k.At(j, x));
+            }
+            ExpectRow(got, i, dk, scores, values, 3e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(AttendFinish, InPlaceAndWithoutLse) {
   for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
     const float max[] = {1, -kInfinity};
