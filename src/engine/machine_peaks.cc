@@ -19,6 +19,21 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// The best rate of eight passes, or fewer if they would take longer than `most_seconds` (slow
+// memory, instrumented builds). pass() returns how much it did.
+template <typename Pass>
+double BestRate(double most_seconds, Pass pass) {
+  constexpr int kPasses = 8;
+  double best = 0;
+  const auto begin = Clock::now();
+  for (int i = 0; i < kPasses && (i == 0 || SecondsSince(begin) < most_seconds); ++i) {
+    const auto start = Clock::now();
+    const double done = pass();
+    best = std::max(best, done / SecondsSince(start));
+  }
+  return best;
+}
+
 // Puts the chosen ISA back, whatever happens.
 class IsaKeeper {
  public:
@@ -34,7 +49,6 @@ class IsaKeeper {
 double MeasureRead(ThreadPool& pool, int64_t bytes) {
   // Small enough tasks that a thread which starts late or is interrupted leaves them to others.
   constexpr int64_t kTaskFloats = (4 << 20) / 4;
-  constexpr int kPasses = 6;
   const int64_t tasks = std::max<int64_t>(1, bytes / 4 / kTaskFloats);
   const FloatBuffer data(tasks * kTaskFloats);
   // Written, since untouched pages are all one page of zeros.
@@ -42,35 +56,28 @@ double MeasureRead(ThreadPool& pool, int64_t bytes) {
     std::fill_n(data.data() + task * kTaskFloats, kTaskFloats, 1.0f);
   });
   std::atomic<float> sink{0};
-  double best = 0;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = Clock::now();
+  return BestRate(0.5, [&] {
     pool.Run(tasks, [&](int64_t task, int) {
       sink.store(ReadLoop(data.data() + task * kTaskFloats, kTaskFloats),
                  std::memory_order_relaxed);
     });
-    best = std::max(best, static_cast<double>(data.size() * 4) / SecondsSince(start));
-  }
-  return best;
+    return static_cast<double>(data.size() * 4);
+  });
 }
 
 double MeasureFma(ThreadPool& pool) {
-  constexpr int kPasses = 8;
-  constexpr int64_t kRounds = 20000;  // about 0.05 ms
+  constexpr int64_t kRounds = 10000;  // tens of microseconds
   const int64_t tasks = 32 * pool.threads();
   std::atomic<float> sink{0};
-  double best = 0;
-  for (int pass = 0; pass < kPasses; ++pass) {
+  return BestRate(0.1, [&] {
     std::atomic<int64_t> flop{0};
-    const auto start = Clock::now();
     pool.Run(tasks, [&](int64_t, int) {
       float value = 0;
       flop.fetch_add(FmaPeakLoop(kRounds, &value), std::memory_order_relaxed);
       sink.store(value, std::memory_order_relaxed);
     });
-    best = std::max(best, static_cast<double>(flop.load()) / SecondsSince(start));
-  }
-  return best;
+    return static_cast<double>(flop.load());
+  });
 }
 
 }  // namespace
