@@ -92,7 +92,7 @@ stage_tsan() {
 fuzz_one() {
   local name=$1 log=build/logs/$1.log
   mkdir -p "build-fuzz/corpus/$name" "build-fuzz/artifacts"
-  "build-fuzz/$name" "build-fuzz/corpus/$name" "fuzz/corpus/${name#fuzz_}" \
+  "build-fuzz/fuzz/$name" "build-fuzz/corpus/$name" "fuzz/corpus/${name#fuzz_}" \
     -max_total_time="${FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=2048 \
     -artifact_prefix="build-fuzz/artifacts/$name-" >"$log" 2>&1
   local status=$?
