@@ -67,10 +67,14 @@ void RouteToken(const RouterConfig& config, const float* logits, const float* bi
   } else {
     for (int64_t e = 0; e < experts; ++e) score[e] = 1 / (1 + std::exp(-logits[e]));
   }
+  bool broken = false;
   for (int64_t e = 0; e < experts; ++e) {
     choice[e] = score[e] + (bias != nullptr ? bias[e] : 0.0f);
-    // A broken logit must not be mistaken for the mark; its NaN reaches the output by the weight.
-    if (std::isnan(choice[e])) choice[e] = kMinusInfinity;
+    // NaN is the mark of a taken expert, so a broken logit must not carry it into the selection.
+    if (std::isnan(choice[e])) {
+      broken = true;
+      choice[e] = kMinusInfinity;
+    }
   }
   if (config.groups > 1) MaskGroups(config, choice, group);
   for (int64_t i = 0; i < k; ++i) {
@@ -85,6 +89,8 @@ void RouteToken(const RouterConfig& config, const float* logits, const float* bi
   for (int64_t i = 0; i < k; ++i) {
     if (config.normalize) weights[i] /= sum + 1e-20f;
     weights[i] *= scale;
+    // It must reach the output, also if its expert was not chosen.
+    if (broken) weights[i] = std::numeric_limits<float>::quiet_NaN();
   }
 }
 

@@ -25,8 +25,8 @@ struct RouterConfig {
 };
 
 /// One token. logits [E] fp32; bias [E] or null; ids and weights [k]. `scratch` holds 3·E floats.
-/// Ties go to the lower expert id. ids come sorted ascending, so that the sum over experts has one
-/// order however the scores fell.
+/// A NaN among the logits makes all weights NaN. Ties go to the lower expert id. ids come sorted
+/// ascending, so that the sum over experts has one order however the scores fell.
 void RouteToken(const RouterConfig& config, const float* logits, const float* bias, int32_t* ids,
                 float* weights, float* scratch);
 
