@@ -17,8 +17,8 @@ AttentionCase Tail(const AttentionCase& c, int64_t keep) {
 TEST(Trim, DecodeAfterTrimFrontIsAFreshCacheAtTheSamePositions) {
   for (const Way& way : kAllWays) {
     for (const Elem type : {Elem::kF32, Elem::kBf16}) {
-      for (const int64_t dropped : {1, 63, 64, 200, 256, 300, 599}) {
-        for (const int64_t rows : {1, 5, 90}) {
+      for (const int64_t dropped : {1, 64, 200, 256, 300, 599}) {
+        for (const int64_t rows : {1, 5, 70}) {
           const AttentionCase c(kOdd, 600, rows, 1);
           if (dropped + rows > 600) continue;
           const auto cache = MakeCache(c, way.layout, type);

@@ -43,7 +43,8 @@ double RelativeError(const std::vector<G>& got, const std::vector<W>& want) {
 }
 
 inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 inline bool HasNaN(const std::vector<float>& x) {
