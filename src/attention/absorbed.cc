@@ -104,16 +104,24 @@ void RunTask(OpContext& context, AttentionWorkspace& ws, const AttentionCall& ca
   queries.first_position = item.position;
   // No pair of the group sees a key after its last pair's position.
   const int64_t end = std::min(plan.ChunkEnd(task.chunk), queries.Position(task.count - 1) + 1);
-  ForEachTile(context.kernels, queries, plan.ChunkBegin(task.chunk), end, dim, g.kv_rank, state,
-              [&](int64_t position, int64_t t) {
-                const void* rows = tile;
-                if (item.cache->type() == Elem::kF32) {
-                  rows = item.cache->LatentRow(call.layer, position);
-                } else {
-                  item.cache->LoadLatent(context.kernels, call.layer, position, t, tile);
-                }
-                return KeyTile{.k = rows, .k_stride = dim, .v = rows, .v_stride = dim};
-              });
+  ForEachTile(
+      context.kernels, queries, plan.ChunkBegin(task.chunk), end, dim, g.kv_rank, state,
+      [&](int64_t position, int64_t t) {
+        const void* rows = tile;
+        if (item.cache->type() == Elem::kF32) {
+          rows = item.cache->LatentRow(call.layer, position);
+        } else {
+          item.cache->LoadLatent(context.kernels, call.layer, position, t, tile);
+        }
+        const int64_t next = position + t;
+        const void* prefetch = next < end ? item.cache->LatentRow(call.layer, next) : nullptr;
+        return KeyTile{.k = rows,
+                       .k_stride = dim,
+                       .v = rows,
+                       .v_stride = dim,
+                       .prefetch = prefetch,
+                       .prefetch_bytes = kAttendTileRows * dim * ElemSize(item.cache->type())};
+      });
 
   AttendFinishArgs finish;
   finish.max = state.max;

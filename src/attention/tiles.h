@@ -65,6 +65,9 @@ struct KeyTile {
   int64_t k_rope_stride = 0;
   Elem rope_type = Elem::kF32;
   int64_t dr = 0;
+  // What the next tile will read, or null.
+  const void* prefetch = nullptr;
+  int64_t prefetch_bytes = 0;
 };
 
 /// For each tile [p, p + t) of [begin, end), cut at multiples of kAttendTileRows: asks
@@ -90,6 +93,8 @@ void ForEachTile(const KernelTable& kernels, const TileQueries& queries, int64_t
     args.k_rope_stride = keys.k_rope_stride;
     args.rope_type = keys.rope_type;
     args.dr = keys.dr;
+    args.prefetch = keys.prefetch;
+    args.prefetch_bytes = keys.prefetch_bytes;
     args.dk = dk - keys.dr;
     args.dv = dv;
     args.max = state.max;

@@ -10,6 +10,7 @@
 
 #include <hwy/highway.h>
 
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/tile-inl.h"
 
@@ -17,12 +18,33 @@ HWY_BEFORE_NAMESPACE();
 namespace mla {
 namespace HWY_NAMESPACE {
 
-// Scores of MR query rows from `row` on against t keys, width elements of each from `q_begin` on;
-// added to what is there with `accumulate`.
+// Fetches the next tile a few lines at a time, between the products of this
+// one.
+class Prefetcher {
+ public:
+  // `calls`: how often Next will be called, about.
+  Prefetcher(const void* data, int64_t bytes, int64_t calls)
+      : next_(static_cast<const char*>(data)),
+        end_(next_ + (data != nullptr ? bytes : 0)),
+        lines_((bytes / kLine + calls) / calls) {}
+
+  HWY_INLINE void Next() {
+    for (int64_t i = 0; i < lines_ && next_ < end_; ++i, next_ += kLine) hwy::Prefetch(next_);
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const char* next_;
+  const char* end_;
+  int64_t lines_;
+};
+
+// Scores of MR query rows from `row` on against t keys, width elements of each
+// from `q_begin` on; added to what is there with `accumulate`.
 template <int MR, class T>
 void ScoreRows(const AttendTileArgs& g, const T* k, int64_t stride, int64_t q_begin, int64_t width,
-               bool accumulate, int64_t row, int64_t t) {
-  constexpr int kNr = MR == 1 ? 4 : kWide;
+               bool accumulate, int64_t row, int64_t t, Prefetcher& prefetcher) {
+  constexpr int kNr = MR == 1 ? kSingleRowColumns : kColumns;
   const float* q[MR];
   for (int i = 0; i < MR; ++i) q[i] = g.q + (row + i) * g.q_stride + q_begin;
   float* s = g.scratch + row * kAttendTileRows;
@@ -32,17 +54,18 @@ void ScoreRows(const AttendTileArgs& g, const T* k, int64_t stride, int64_t q_be
     *at = accumulate ? *at + sum : sum;
   };
   for (; key + kNr <= t; key += kNr) {
+    prefetcher.Next();
     DotTile<MR, kNr>(q, k + key * stride, stride, width, sink);
   }
   for (; key < t; ++key) DotTile<MR, 1>(q, k + key * stride, stride, width, sink);
 }
 
 void Scores(const AttendTileArgs& g, const void* keys, Elem type, int64_t stride, int64_t q_begin,
-            int64_t width, bool accumulate, int64_t t) {
+            int64_t width, bool accumulate, int64_t t, Prefetcher& prefetcher) {
   WithElem(type, keys, [&](const auto* k) {
-    int64_t i = 0;
-    for (; i + 4 <= g.m; i += 4) ScoreRows<4>(g, k, stride, q_begin, width, accumulate, i, t);
-    for (; i < g.m; ++i) ScoreRows<1>(g, k, stride, q_begin, width, accumulate, i, t);
+    ForEachRowBlock(g.m, [&](auto rows, int64_t i) {
+      ScoreRows<rows()>(g, k, stride, q_begin, width, accumulate, i, t, prefetcher);
+    });
   });
 }
 
@@ -91,6 +114,30 @@ float SoftmaxRow(float* s, int64_t visible, int64_t t, float* max, float* sum) {
   return shrink;
 }
 
+// Softmax of MR query rows from `row` on, and their share of the output.
+template <int MR, class T>
+void OutputRows(const AttendTileArgs& g, const T* v, int64_t row, int64_t t) {
+  float* p = g.scratch + row * kAttendTileRows;
+  float* acc = g.acc + row * g.acc_stride;
+  int64_t seen[MR];
+  float shrink[MR];
+  int64_t shared = t;
+  for (int r = 0; r < MR; ++r) {
+    seen[r] = g.visible != nullptr ? g.visible[row + r] : t;
+    shared = std::min(shared, seen[r]);
+    shrink[r] = SoftmaxRow(p + r * kAttendTileRows, seen[r], t, g.max + row + r, g.sum + row + r);
+  }
+  OuterRows<MR>(p, kAttendTileRows, v, g.v_stride, shared, shrink, false, acc, g.acc_stride, g.dv);
+  // Keys that only some of the rows see go row by row: a weight of 0 would not keep a NaN or
+  // infinity of a later token out.
+  for (int r = 0; r < MR; ++r) {
+    if (seen[r] == shared) continue;
+    OuterRows<1>(p + r * kAttendTileRows + shared, kAttendTileRows, v + shared * g.v_stride,
+                 g.v_stride, seen[r] - shared, nullptr, false, acc + r * g.acc_stride, g.acc_stride,
+                 g.dv);
+  }
+}
+
 void Attend(const AttendTileArgs& g) {
   int64_t t = g.t;
   if (g.visible != nullptr) {
@@ -98,38 +145,14 @@ void Attend(const AttendTileArgs& g) {
     for (int64_t i = 0; i < g.m; ++i) t = std::max<int64_t>(t, g.visible[i]);
   }
   if (t == 0) return;
-  Scores(g, g.k, g.type, g.k_stride, 0, g.dk, false, t);
-  if (g.dr > 0) Scores(g, g.k_rope, g.rope_type, g.k_rope_stride, g.dk, g.dr, true, t);
+  const int64_t products = (g.m + kRows - 1) / kRows * (t / kColumns + 1);
+  Prefetcher prefetcher(g.prefetch, g.prefetch_bytes, products);
+  Scores(g, g.k, g.type, g.k_stride, 0, g.dk, false, t, prefetcher);
+  if (g.dr > 0) {
+    Scores(g, g.k_rope, g.rope_type, g.k_rope_stride, g.dk, g.dr, true, t, prefetcher);
+  }
   WithElem(g.type, g.v, [&](const auto* v) {
-    for (int64_t i = 0; i < g.m;) {
-      const int64_t rows = g.m - i >= 4 ? 4 : 1;
-      int64_t seen[4];
-      float shrink[4];
-      for (int64_t r = 0; r < rows; ++r) {
-        seen[r] = g.visible != nullptr ? g.visible[i + r] : t;
-        shrink[r] = SoftmaxRow(g.scratch + (i + r) * kAttendTileRows, seen[r], t, g.max + i + r,
-                               g.sum + i + r);
-      }
-      const float* p = g.scratch + i * kAttendTileRows;
-      float* acc = g.acc + i * g.acc_stride;
-      if (rows == 4) {
-        // Keys that only some of the rows see go row by row: a weight of 0 would not keep a NaN
-        // or infinity of a later token out.
-        const int64_t shared = std::min({seen[0], seen[1], seen[2], seen[3]});
-        OuterRows<4>(p, kAttendTileRows, v, g.v_stride, shared, shrink, false, acc, g.acc_stride,
-                     g.dv);
-        for (int64_t r = 0; r < 4; ++r) {
-          if (seen[r] == shared) continue;
-          OuterRows<1>(p + r * kAttendTileRows + shared, kAttendTileRows, v + shared * g.v_stride,
-                       g.v_stride, seen[r] - shared, nullptr, false, acc + r * g.acc_stride,
-                       g.acc_stride, g.dv);
-        }
-      } else {
-        OuterRows<1>(p, kAttendTileRows, v, g.v_stride, seen[0], shrink, false, acc, g.acc_stride,
-                     g.dv);
-      }
-      i += rows;
-    }
+    ForEachRowBlock(g.m, [&](auto rows, int64_t i) { OutputRows<rows()>(g, v, i, t); });
   });
 }
 

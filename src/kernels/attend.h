@@ -41,6 +41,10 @@ struct AttendTileArgs {
   float* acc = nullptr;  ///< [m, dv]
   int64_t acc_stride = 0;
   float* scratch = nullptr;  ///< m · kAttendTileRows floats
+  /// Bytes that the next tile will read: fetched towards the cache during the scores. Never
+  /// dereferenced; may be null.
+  const void* prefetch = nullptr;
+  int64_t prefetch_bytes = 0;
 };
 void AttendTile(const AttendTileArgs& args) noexcept;
 

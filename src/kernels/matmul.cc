@@ -14,8 +14,7 @@ namespace HWY_NAMESPACE {
 
 template <int MR, class T>
 void NtRows(const MatmulArgs& g, const T* b, int64_t row) {
-  // One row of A has nothing to share, so it takes four rows of B for the sake of independent sums.
-  constexpr int kNr = MR == 1 ? 4 : kWide;
+  constexpr int kNr = MR == 1 ? kSingleRowColumns : kColumns;
   const float* a[MR];
   for (int i = 0; i < MR; ++i) {
     a[i] = g.a + (g.a_rows != nullptr ? g.a_rows[row + i] : row + i) * g.a_stride;
@@ -37,9 +36,7 @@ void NtRows(const MatmulArgs& g, const T* b, int64_t row) {
 
 void Nt(const MatmulArgs& g) {
   WithElem(g.b_type, g.b, [&](const auto* b) {
-    int64_t i = 0;
-    for (; i + 4 <= g.m; i += 4) NtRows<4>(g, b, i);
-    for (; i < g.m; ++i) NtRows<1>(g, b, i);
+    ForEachRowBlock(g.m, [&](auto rows, int64_t i) { NtRows<rows()>(g, b, i); });
   });
 }
 
@@ -56,9 +53,7 @@ void NnRows(const MatmulArgs& g, const T* b, int64_t row) {
 
 void Nn(const MatmulArgs& g) {
   WithElem(g.b_type, g.b, [&](const auto* b) {
-    int64_t i = 0;
-    for (; i + 4 <= g.m; i += 4) NnRows<4>(g, b, i);
-    for (; i < g.m; ++i) NnRows<1>(g, b, i);
+    ForEachRowBlock(g.m, [&](auto rows, int64_t i) { NnRows<rows()>(g, b, i); });
   });
 }
 

@@ -16,7 +16,8 @@ void CheckFinite(OpContext& context, const MlaStep& step, const DecoderLayerArgs
   }
   Fail(ErrorCode::kNumeric,
        "layer {} ({}): NaN or infinity at position {}; expected finite values. The weights of this "
-       "layer are probably damaged: compare the file's checksum with its source",
+       "layer are probably damaged: compare the file's checksum with its source. If they are not, "
+       "its values exceed a 16-bit cache: try --cache-type f32",
        args.layer, part, position);
 }
 
