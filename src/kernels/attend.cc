@@ -10,7 +10,6 @@
 
 #include <hwy/highway.h>
 
-#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/tile-inl.h"
 
@@ -29,7 +28,8 @@ class Prefetcher {
         lines_((bytes / kLine + calls) / calls) {}
 
   HWY_INLINE void Next() {
-    for (int64_t i = 0; i < lines_ && next_ < end_; ++i, next_ += kLine) hwy::Prefetch(next_);
+    for (int64_t i = 0; i < lines_ && next_ < end_; ++i, next_ += kLine)
+      __builtin_prefetch(next_, 0, 2);
   }
 
  private:
