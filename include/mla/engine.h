@@ -51,7 +51,7 @@ struct ModelInfo {
   int64_t fold_layers = 0;       ///< layers whose kv_b_proj can be folded
   int64_t fold_elements = 0;     ///< H(n+v)Rk per layer x layers
   int64_t fold_extra_bytes = 0;  ///< memory that the fold costs beside kv_b_proj
-  std::string fold_format;       ///< e.g. "bf16 (in place)"
+  std::string fold_format;       ///< e.g. "bf16 in place"
   std::string fold_decline;      ///< first reason for a layer that is not folded, or empty
 };
 
@@ -75,7 +75,7 @@ struct SessionStats {
 class ModelImpl;
 class SessionImpl;
 
-/// Text <-> token ids. See the header of src/tokenizer/tokenizer.h for the details.
+/// Text of a growing sequence of tokens. What it returned, concatenated, is Model::Decode of all.
 class TextStream {
  public:
   TextStream();
@@ -170,8 +170,8 @@ struct IsaInfo {
 };
 /// All that were compiled, best first.
 std::vector<IsaInfo> Isas();
-/// Forces an ISA for the whole process; "" returns to the environment's or the best. Throws kUsage
-/// listing the choices if it is unknown or this machine lacks it.
+/// Forces an ISA for the whole process, not while a session runs; "" returns to the environment's
+/// or the best. Throws kUsage listing the choices if it is unknown or this machine lacks it.
 void ForceIsa(const std::string& name);
 /// Why the chosen one was chosen: "best detected", "forced by --isa", "forced by MLA_ISA".
 std::string IsaReason();

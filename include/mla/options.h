@@ -18,7 +18,8 @@ enum class Attention { kDecompressed, kAbsorbed, kSplitKv, kAuto };
 enum class CacheType { kBf16, kF16, kF32 };
 /// kFast: Highway kernels of the chosen ISA; kReference: plain double-accumulating ones.
 enum class KernelSet { kFast, kReference };
-/// kF32: fp32 arithmetic throughout. kAuto: the fastest arithmetic within the documented error.
+/// kF32: fp32 arithmetic throughout. kAuto: the fastest arithmetic within the error bounds; at
+/// present that is fp32 too.
 enum class Compute { kAuto, kF32 };
 
 /// "decompressed", "absorbed", "split-kv", "auto". Parsing throws kUsage listing the choices.
@@ -34,8 +35,10 @@ CacheType ParseCacheType(const std::string& name);
 Attention AttentionFromEnvironment(std::string* note = nullptr);
 
 struct LoadOptions {
-  int threads = 0;    ///< 0: min(affinity, cgroup quota, physical cores)
-  std::string isa{};  ///< "" : environment MLA_ISA, else the best; see Isas()
+  int threads = 0;  ///< 0: min(affinity, cgroup quota, physical cores)
+  /// Of the whole process, so do not force one while another model runs. "": what the process uses
+  /// already, at first MLA_ISA, else the best; see Isas().
+  std::string isa{};
   KernelSet kernels = KernelSet::kFast;
   Compute compute = Compute::kAuto;
   LogSink log{};  ///< receives the load line (kNotice) and remarks
@@ -44,12 +47,13 @@ struct LoadOptions {
 struct SessionOptions {
   std::optional<Attention> attention{};  ///< empty: AttentionFromEnvironment()
   CacheType cache_type = CacheType::kBf16;
-  int64_t context = 0;          ///< most tokens in the cache; 0: the model's trained length
+  /// Most tokens in the cache. 0: the model's trained length, or as many as fit into memory.
+  int64_t context = 0;
   int64_t prefill_chunk = 512;  ///< most tokens per forward pass
 };
 
-/// Sampling. temperature 0 is greedy; the filters apply in the order repeat_penalty, top_k, top_p,
-/// min_p, temperature.
+/// Sampling. temperature 0 is greedy. Order, as in transformers: repeat_penalty, temperature,
+/// top_k, top_p, min_p.
 struct SamplingOptions {
   double temperature = 0;
   int64_t top_k = 0;          ///< 0: off

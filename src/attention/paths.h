@@ -8,7 +8,7 @@
 namespace mla {
 
 /// Query rows of one head that share up-projected or cached tiles in one task.
-inline constexpr int64_t kRowBlock = 256;
+inline constexpr int64_t kRowBlock = 512;
 /// Flat (row, head) pairs of one absorbed task.
 inline constexpr int64_t kHeadGroup = 32;
 

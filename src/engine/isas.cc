@@ -25,7 +25,11 @@ void Choose(Choice& choice, const std::string& name) {
     ForceIsaByName(name);
     choice.reason = "forced by --isa";
   } else if (variable != nullptr && *variable != '\0') {
-    ForceIsaByName(variable);
+    try {
+      ForceIsaByName(variable);
+    } catch (const Error& e) {
+      throw Error(e.code(), std::string("environment variable MLA_ISA: ") + e.what());
+    }
     choice.reason = "forced by MLA_ISA";
   } else {
     ForceIsaByName("");
@@ -48,8 +52,8 @@ void ForceIsa(const std::string& name) {
 }
 
 std::vector<IsaInfo> Isas() {
-  EnsureIsaChosen();
   std::vector<IsaInfo> isas;
+  IsaReason();  // looks at MLA_ISA
   const std::string chosen = ChosenIsa();
   for (const Isa& isa : CompiledIsas()) {
     isas.push_back({isa.name, isa.detected, isa.name == chosen});
@@ -58,7 +62,12 @@ std::vector<IsaInfo> Isas() {
 }
 
 std::string IsaReason() {
-  EnsureIsaChosen();
+  try {
+    EnsureIsaChosen();
+  } catch (const Error& e) {
+    // Loading a model will refuse; listing what there is must not.
+    return e.what();
+  }
   std::lock_guard<std::mutex> lock(TheChoice().mutex);
   return TheChoice().reason;
 }

@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <filesystem>
+
+#include <fmt/core.h>
 
 #include "base/check.h"
+#include "engine/available_memory.h"
 #include "engine/isas.h"
 #include "engine/model_impl.h"
 #include "kernels/isa.h"
@@ -85,6 +89,10 @@ ModelImpl::ModelImpl(const std::string& dir, const LoadOptions& load_options)
   } catch (const Error& e) {
     // Token ids in and out still work; whoever asks for text is told why there is none.
     tokenizer_fault = e.what();
+    std::error_code ignored;
+    if (std::filesystem::exists(dir + "/tokenizer.json", ignored)) {
+      Log(LogLevel::kWarning, fmt::format("mla: no text, only token ids: {}", tokenizer_fault));
+    }
   }
 }
 
@@ -141,6 +149,30 @@ MemoryPlan PlanMemory(const ModelImpl& model, const ResolvedSession& session,
   plan.scratch_bytes = activation_bytes + 4 * ForwardScratchFloats(model.config, session.layout) *
                                               model.pool.threads();
   return plan;
+}
+
+ResolvedSession ResolveToFit(const ModelImpl& model, const SessionOptions& options) {
+  ResolvedSession s = Resolve(model, options);
+  const Forward forward(model.config, *model.weights, model.folds, s.layout, s.chunk, 1);
+  const MemoryPlan plan = PlanMemory(model, s, forward.bytes() + 4 * model.config.vocab_size);
+  const int64_t available = AvailableMemory();
+  if (plan.cache_bytes <= available - plan.scratch_bytes) return s;
+  const int64_t fits =
+      std::max<int64_t>(0, available - plan.scratch_bytes) / plan.cache_bytes_per_token;
+  if (options.context != 0 || fits == 0) {
+    Fail(ErrorCode::kResource,
+         "a context of {} tokens takes {} bytes of cache and {} of activations, and {} bytes are "
+         "available: {} tokens would fit. Use a smaller --ctx{}",
+         s.context, plan.cache_bytes, plan.scratch_bytes, available, fits,
+         s.layout == CacheLayout::kDecompressed ? ", or --attention absorbed with its smaller cache"
+                                                : " or --prefill-chunk");
+  }
+  model.Log(LogLevel::kInfo, fmt::format("mla: the context is {} tokens instead of {}: more do not "
+                                         "fit into memory",
+                                         fits, s.context));
+  s.context = fits;
+  s.chunk = std::min(s.chunk, fits);
+  return s;
 }
 
 Model Model::Load(const std::string& directory, const LoadOptions& options) {

@@ -59,6 +59,10 @@ struct ResolvedSession {
 };
 ResolvedSession Resolve(const ModelImpl& model, const SessionOptions& options);
 
+/// Resolve, and checks the cache and the activations against the memory that is available: a
+/// context that was asked for throws kResource saying what would fit, a default one shrinks to it.
+ResolvedSession ResolveToFit(const ModelImpl& model, const SessionOptions& options);
+
 /// Sizes of a session, from a forward pass's own buffers.
 MemoryPlan PlanMemory(const ModelImpl& model, const ResolvedSession& session,
                       int64_t activation_bytes);

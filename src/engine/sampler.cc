@@ -90,7 +90,7 @@ int32_t SampleToken(std::span<const float> logits, std::span<const int32_t> hist
   size_t count = x.size();
   if (options.top_k > 0) count = std::min(count, static_cast<size_t>(options.top_k));
   std::vector<int32_t> ids = Best(x, count);
-  std::vector<double> w = Weights(x, ids, 1);
+  std::vector<double> w = Weights(x, ids, options.temperature);
   if (options.top_p < 1) {
     const double total = std::accumulate(w.begin(), w.end(), 0.0);
     double sum = 0;
@@ -103,7 +103,7 @@ int32_t SampleToken(std::span<const float> logits, std::span<const int32_t> hist
     while (keep < ids.size() && w[keep] >= options.min_p) ++keep;
     ids.resize(keep);
   }
-  w = Weights(x, ids, options.temperature);
+  w.resize(ids.size());
   double left = Uniform(options.seed, position) * std::accumulate(w.begin(), w.end(), 0.0);
   for (size_t i = 0; i < ids.size(); ++i) {
     left -= w[i];

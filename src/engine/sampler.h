@@ -12,8 +12,8 @@ namespace mla {
 
 /// `history`: the tokens so far, oldest first; the last 64 are penalised. `position` selects the
 /// random number together with options.seed, so that a draw depends on nothing else.
-/// Order: repeat penalty, top_k, top_p, min_p, temperature. Ties go to the lower id.
-/// Throws kUsage naming an option out of range.
+/// Order: repeat penalty, temperature, top_k, top_p, min_p, as in transformers. Ties go to the
+/// lower id. Throws kUsage naming an option out of range.
 int32_t SampleToken(std::span<const float> logits, std::span<const int32_t> history,
                     int64_t position, const SamplingOptions& options);
 

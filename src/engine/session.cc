@@ -12,7 +12,7 @@ class SessionImpl {
  public:
   SessionImpl(std::shared_ptr<ModelImpl> m, const SessionOptions& options)
       : model(std::move(m)),
-        resolved(Resolve(*model, options)),
+        resolved(ResolveToFit(*model, options)),
         cache(model->config.attention, model->config.num_layers, resolved.layout, resolved.type,
               resolved.context),
         forward(model->config, *model->weights, model->folds, resolved.layout, resolved.chunk, 1),

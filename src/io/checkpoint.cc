@@ -43,7 +43,11 @@ void CheckShardName(const std::string& shard, const std::string& tensor, const s
 }
 
 std::string SingleFile(const fs::path& directory) {
-  if (Exists(directory / kSingleFile)) return kSingleFile;
+  std::error_code ignored;
+  // Also a link whose target is gone: opening it says what is wrong.
+  if (fs::symlink_status(directory / kSingleFile, ignored).type() != fs::file_type::not_found) {
+    return kSingleFile;
+  }
   std::vector<std::string> found;
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
@@ -67,7 +71,8 @@ std::shared_ptr<const Checkpoint> Checkpoint::Open(const std::string& directory)
   std::error_code ignored;
   const fs::path root(directory);
   if (!fs::is_directory(root, ignored)) {
-    Fail(ErrorCode::kNotFound, "{}: no such directory; expected a model directory", directory);
+    Fail(ErrorCode::kNotFound, "{}: {}; expected a model directory", directory,
+         Exists(root) ? "is not a directory" : "no such directory");
   }
   const std::string index = (root / kIndexFile).string();
   std::vector<std::pair<std::string, std::string>> map;  // tensor, shard
@@ -85,6 +90,10 @@ std::shared_ptr<const Checkpoint> Checkpoint::Open(const std::string& directory)
   std::vector<std::string> missing;
   for (const std::string& shard : shards) {
     if (!Exists(root / shard)) missing.push_back(shard);
+  }
+  if (!missing.empty() && map.empty()) {
+    Fail(ErrorCode::kNotFound, "{}: cannot be opened; is it a link whose target is gone?",
+         (root / missing[0]).string());
   }
   if (!missing.empty()) {
     Fail(ErrorCode::kNotFound,

@@ -1,6 +1,8 @@
 #include "io/json_file.h"
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -127,7 +129,9 @@ JsonObject JsonObject::Read(const std::string& path, int64_t max_bytes) {
     Fail(ErrorCode::kNotFound, "{}: expected a regular file", path);
   }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) Fail(ErrorCode::kNotFound, "{}: cannot be opened for reading", path);
+  if (!file) {
+    Fail(ErrorCode::kNotFound, "{}: cannot be opened for reading: {}", path, std::strerror(errno));
+  }
   const int64_t size = file.tellg();
   if (size < 0) Fail(ErrorCode::kNotFound, "{}: cannot be read", path);
   if (size > max_bytes) {

@@ -295,8 +295,9 @@ GenerationDefaults ReadGenerationDefaults(const std::string& directory) {
   const bool sample = json.HasValue("do_sample") && json.Bool("do_sample");
   const double temperature = number("temperature", 0, 1e3, 1);
   d.temperature = sample ? temperature : 0;
-  if (json.HasValue("top_k")) d.top_k = json.Int("top_k", 0, kMaxTokenId);
-  d.top_p = number("top_p", 0, 1, 1);
+  // Other engines write -1 for "off".
+  if (json.HasValue("top_k")) d.top_k = std::max<int64_t>(0, json.Int("top_k", -1, kMaxTokenId));
+  d.top_p = number("top_p", std::numeric_limits<double>::min(), 1, 1);
   d.min_p = number("min_p", 0, 1, 0);
   d.repeat_penalty = number("repetition_penalty", 1e-3, 1e3, 1);
   return d;

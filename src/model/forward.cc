@@ -104,10 +104,11 @@ void Forward::Logits(OpContext& context, int64_t first, int64_t rows, float* log
   const int64_t hidden = config_.hidden_size;
   RmsNormRows(context, x_.data() + first * hidden, hidden, weights_.final_norm,
               config_.rms_norm_eps, normed_.data(), hidden, rows, hidden);
+  CheckFinite(context, normed_.data(), rows, hidden, "model.norm.weight");
   const Linear head{weights_.lm_head, nullptr};
   const LinearOutput outputs[] = {{&head, logits, config_.vocab_size}};
   ApplyLinear(context, normed_.data(), hidden, rows, outputs);
-  CheckFinite(context, logits, rows, config_.vocab_size, "lm_head");
+  CheckFinite(context, logits, rows, config_.vocab_size, "lm_head.weight");
 }
 
 }  // namespace mla

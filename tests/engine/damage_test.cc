@@ -44,8 +44,8 @@ TEST(Damage, NaNNamesItsLayer) {
       {"model.layers.1.mlp.gate.weight", "layer 1 (mlp)"},
       {"model.layers.1.mlp.shared_experts.up_proj.weight", "layer 1 (mlp)"},
       {"model.layers.2.post_attention_layernorm.weight", "layer 2 (mlp)"},
-      {"model.norm.weight", "lm_head"},
-      {"lm_head.weight", "lm_head"},
+      {"model.norm.weight", "model.norm.weight"},
+      {"lm_head.weight", "lm_head.weight"},
   };
   for (const auto& c : cases) {
     const TempDir dir;

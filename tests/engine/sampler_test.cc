@@ -35,14 +35,14 @@ TEST(Sampler, FollowsTheDistribution) {
 }
 
 TEST(Sampler, FiltersKeepTheBest) {
-  EXPECT_EQ(Draw({.temperature = 5, .top_k = 1}, 200).size(), 1u);
-  EXPECT_EQ(Draw({.temperature = 5, .top_k = 3}, 2000).size(), 3u);
-  EXPECT_EQ(Draw({.temperature = 5, .top_p = 0.5}, 2000).size(), 2u);
-  EXPECT_EQ(Draw({.temperature = 5, .top_p = 1e-9}, 200).size(), 1u);
+  EXPECT_EQ(Draw({.temperature = 1, .top_k = 1}, 200).size(), 1u);
+  EXPECT_EQ(Draw({.temperature = 1, .top_k = 3}, 2000).size(), 3u);
+  EXPECT_EQ(Draw({.temperature = 1, .top_p = 0.5}, 2000).size(), 2u);
+  EXPECT_EQ(Draw({.temperature = 1, .top_p = 1e-9}, 200).size(), 1u);
   // exp(2 - 3) = 0.37 and exp(1 - 3) = 0.135 of the best.
-  EXPECT_EQ(Draw({.temperature = 5, .min_p = 0.2}, 2000).size(), 3u);
-  EXPECT_EQ(Draw({.temperature = 5, .min_p = 1}, 200).size(), 2u);
-  EXPECT_EQ(Draw({.temperature = 5}, 2000).size(), 5u);
+  EXPECT_EQ(Draw({.temperature = 1, .min_p = 0.2}, 2000).size(), 3u);
+  EXPECT_EQ(Draw({.temperature = 1, .min_p = 1}, 200).size(), 2u);
+  EXPECT_EQ(Draw({.temperature = 1}, 2000).size(), 5u);
 }
 
 TEST(Sampler, RepeatPenaltyLooksAtTheLast64) {

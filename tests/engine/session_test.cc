@@ -7,6 +7,7 @@
 
 #include "mla/engine.h"
 #include "support/expect_error.h"
+#include "support/temp_dir.h"
 
 namespace mla {
 namespace {
@@ -143,6 +144,27 @@ TEST(Session, RefusesImpossibleOptions) {
   ExpectError(ErrorCode::kUsage, {"threads is -1"},
               [&] { Model::Load(kStories, {.threads = -1}); });
   ExpectError(ErrorCode::kUsage, {"ISA 'z80'"}, [&] { Model::Load(kStories, {.isa = "z80"}); });
+}
+
+TEST(Session, ContextMustFitIntoMemory) {
+  const std::string golden = std::string(MLA_TEST_DATA) + "/goldens/deepseek_v2_lite";
+  std::string config = ReadWholeFile(golden + "/config.json");
+  const std::string key = "\"max_position_embeddings\": ";
+  const size_t at = config.find(key);
+  ASSERT_NE(at, std::string::npos);
+  config.replace(at + key.size(), config.find(',', at) - at - key.size(), "1000000000000");
+  const TempDir dir;
+  dir.Write("config.json", config);
+  dir.Write("model.safetensors", ReadWholeFile(golden + "/model.safetensors"));
+  const Model model = Model::Load(dir.path(), {.threads = 1});
+  ExpectError(ErrorCode::kResource,
+              {"a context of 1000000000000 tokens", "tokens would fit", "--ctx"},
+              [&] { Session(model, {.context = 1000000000000}); });
+  // Without a wish, as much as there is room for.
+  Session session(model);
+  EXPECT_GT(session.context(), 1000);
+  EXPECT_LT(session.context(), 1000000000000);
+  session.Feed(SomeTokens(1));
 }
 
 TEST(Session, ProgressStopsBetweenChunks) {

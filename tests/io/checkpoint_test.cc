@@ -1,5 +1,8 @@
 #include "io/checkpoint.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <string>
 
 #include <gtest/gtest.h>
@@ -166,6 +169,19 @@ TEST(Checkpoint, DamagedShardIsNamed) {
   ExpectOpenFails(dir, ErrorCode::kBadInput, {"m-1.safetensors", "truncated"});
   dir.Write("m-1.safetensors", "");
   ExpectOpenFails(dir, ErrorCode::kBadInput, {"m-1.safetensors", "truncated"});
+}
+
+TEST(Checkpoint, OddThingsInPlaceOfFiles) {
+  TempDir dir;
+  ASSERT_EQ(symlink("gone", dir.File("model.safetensors").c_str()), 0);
+  ExpectOpenFails(dir, ErrorCode::kNotFound, {"model.safetensors", "a link whose target is gone"});
+  ASSERT_EQ(unlink(dir.File("model.safetensors").c_str()), 0);
+  // Opening a FIFO for reading must not wait for a writer.
+  ASSERT_EQ(mkfifo(dir.File("model.safetensors").c_str(), 0600), 0);
+  ExpectOpenFails(dir, ErrorCode::kNotFound, {"model.safetensors", "expected a regular file"});
+  dir.Write("file", "x");
+  ExpectError(ErrorCode::kNotFound, {"is not a directory; expected a model directory"},
+              [&] { Checkpoint::Open(dir.File("file")); });
 }
 
 }  // namespace
