@@ -89,11 +89,14 @@ struct BenchReport {
   }
 };
 
-/// `on_progress` receives one line per stage (may be empty). Throws Error: kUsage for a geometry or
-/// an option that makes no sense, kResource if the caches do not fit into memory: one layer in both
-/// layouts, for the largest batch at the longest context.
+/// `on_progress` receives one line per stage; `on_rows` the report so far and, in it, the index of
+/// the first new row, each time that all arms of a (batch, context) are done. Both may be empty.
+/// Peaks and limit_fractions are final only in what is returned. Throws Error: kUsage for a
+/// geometry or an option that makes no sense, kResource if the caches do not fit into memory: one
+/// layer in both layouts, for the largest batch at the longest context.
 BenchReport RunAttentionBench(const BenchOptions& options,
-                              const std::function<void(std::string_view)>& on_progress = {});
+                              const std::function<void(std::string_view)>& on_progress = {},
+                              const std::function<void(const BenchReport&, size_t)>& on_rows = {});
 
 }  // namespace mla
 

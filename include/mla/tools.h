@@ -36,29 +36,36 @@ class TextCodec {
 };
 
 /// Writes one safetensors file with the tensor `logits` F32 [rows, vocab], row by row, so that the
-/// whole matrix is never in memory. A file that was not finished is removed again.
+/// whole matrix is never in memory. The rows go to a temporary file in the same directory, which
+/// takes the name at the end: until then a file of that name stays as it is, and so does the inode
+/// that somebody has mapped. What is no regular file (a FIFO, /dev/stdout) is written directly.
 class LogitsFile {
  public:
-  /// Opens `path` for writing (nothing is truncated yet). Throws kIo naming it.
+  /// Checks that `path` can be written, links followed; changes nothing. Throws kIo naming it.
   explicit LogitsFile(const std::string& path);
+  /// Without Finish: removes the temporary file.
   ~LogitsFile();
   LogitsFile(const LogitsFile&) = delete;
   LogitsFile& operator=(const LogitsFile&) = delete;
 
-  /// Truncates the file and writes the header. Throws kIo.
+  /// Opens the temporary file and writes the header. Throws kIo.
   void Begin(int64_t rows, int64_t vocab);
   /// Appends one row [vocab]. Throws kIo; kUsage for a wrong width or a row too many.
   void Append(std::span<const float> row);
-  /// Checks that all rows came and closes. Throws kIo, kUsage.
+  /// Checks that all rows came, closes and renames. Throws kIo, kUsage.
   void Finish();
 
  private:
+  void OpenTemporary();
   void Write(const void* data, size_t size);
 
   std::string path_;
+  std::string target_;     // the file that `path_` leads to; empty: written directly
+  std::string temporary_;  // to be removed or renamed; empty: none
+  unsigned mode_ = 0;      // permissions of the file to be replaced
   int fd_ = -1;
   int64_t rows_ = 0, vocab_ = 0, written_ = 0;
-  bool created_ = false, begun_ = false, finished_ = false;
+  bool begun_ = false;
 };
 
 /// Attention widths of a model in the symbols of docs/mla.md.

@@ -1,4 +1,6 @@
+#include <cmath>
 #include <memory>
+#include <span>
 
 #include <fmt/core.h>
 
@@ -74,7 +76,16 @@ JsonText ReportJson(const BenchReport& report) {
       .Add("rows", rows);
 }
 
-void PrintKv(Output& out, const BenchReport& report) {
+void PrintPeaks(Output& out, const char* name, const BenchPeaks& peaks) {
+  std::string line = fmt::format("{}: read {:.1f} GB/s", name, peaks.read_gbps);
+  for (const auto& [isa, value] : peaks.tflops) {
+    line += fmt::format(", {} {:.3f} TFLOP/s", isa, value);
+  }
+  out.Line(line);
+}
+
+/// What is known before the first row, and the heads of the columns.
+void PrintHead(Output& out, const BenchReport& report) {
   const Geometry& g = report.geometry;
   const BenchKv& kv = report.kv;
   out.Line(fmt::format("{}: {} layers, {} heads, n {}, r {}, v {}, Rk {}", g.name, g.layers,
@@ -88,39 +99,62 @@ void PrintKv(Output& out, const BenchReport& report) {
                        kv.latent_bytes_per_token, kv.latent_max_context));
   out.Line(fmt::format("ratio {:.1f}x; fold {} elements, {:.1f} MiB", kv.ratio, kv.fold_elements,
                        Mib(kv.fold_bytes)));
-  std::string peaks = fmt::format("peaks of this run: read {:.1f} GB/s", report.peaks.read_gbps);
-  for (const auto& [isa, value] : report.peaks.tflops) {
-    peaks += fmt::format(", {} {:.3f} TFLOP/s", isa, value);
-  }
-  out.Line(peaks);
+  PrintPeaks(out, "peaks before the rows", report.peaks);
   out.Line("");
-}
-
-void PrintRows(Output& out, const BenchReport& report) {
   out.Line(fmt::format("{:<13}{:>6}{:>9}{:>11}{:>9}{:>10}{:>10}{:>8}{:>9}{:>7}  {}", "arm", "batch",
                        "context", "ms/step", "spread", "steps/s", "KV MiB", "GB/s", "TFLOP/s",
                        "limit", "isa kernel threads paths"));
-  for (const BenchRow& row : report.rows) {
+}
+
+int Percent(double fraction) { return static_cast<int>(std::lround(100 * fraction)); }
+
+void PrintRows(Output& out, std::span<const BenchRow> rows) {
+  for (const BenchRow& row : rows) {
     out.Line(fmt::format(
-        "{:<13}{:>6}{:>9}{:>11.4f}{:>9.4f}{:>10.1f}{:>10.2f}{:>8.2f}{:>9.4f}{:>6.0f}%  {} {} {} "
+        "{:<13}{:>6}{:>9}{:>11.4f}{:>9.4f}{:>10.1f}{:>10.2f}{:>8.2f}{:>9.4f}{:>6}%  {} {} {} "
         "paths={}",
         row.arm, row.batch, row.context, row.ms_per_step, row.ms_spread, StepsPerSecond(row),
-        Mib(row.kv_bytes), row.gbps, row.tflops, 100 * row.limit_fraction, row.isa, row.kernel,
+        Mib(row.kv_bytes), row.gbps, row.tflops, Percent(row.limit_fraction), row.isa, row.kernel,
         row.threads, FormatPaths(row.paths)));
   }
 }
 
+/// The rows were printed with the limits that the peaks before them gave; here is what became of
+/// them.
+void PrintEnd(Output& out, const BenchReport& report, const std::vector<double>& printed) {
+  out.Line("");
+  PrintPeaks(out, "peaks of this run", report.peaks);
+  bool same = true;
+  std::string limits;
+  for (size_t i = 0; i < report.rows.size(); ++i) {
+    const int percent = Percent(report.rows[i].limit_fraction);
+    same = same && percent == Percent(printed[i]);
+    limits += fmt::format(" {}%", percent);
+  }
+  if (!same) out.Line("limit with these peaks, row by row:" + limits);
+}
+
 int RunBench(BenchArgs& args) {
   args.options.geometry = args.geometry.Get();
-  const BenchReport report = RunAttentionBench(args.options, [](std::string_view stage) {
-    if (StderrIsTerminal()) PrintError(stage);
-  });
+  WarnOfThreads(args.options.threads);
   Output out;
+  std::vector<double> printed;
+  const auto on_progress = [](std::string_view stage) {
+    if (StderrIsTerminal()) PrintError(stage);
+  };
+  const auto on_rows = [&](const BenchReport& so_far, size_t first) {
+    if (args.json) return;
+    if (first == 0) PrintHead(out, so_far);
+    const auto rows = std::span(so_far.rows).subspan(first);
+    PrintRows(out, rows);
+    out.Flush();
+    for (const BenchRow& row : rows) printed.push_back(row.limit_fraction);
+  };
+  const BenchReport report = RunAttentionBench(args.options, on_progress, on_rows);
   if (args.json) {
     out.Line(ReportJson(report).Text());
   } else {
-    PrintKv(out, report);
-    PrintRows(out, report);
+    PrintEnd(out, report, printed);
   }
   out.Flush();
   for (const BenchRow& row : report.rows) {

@@ -51,6 +51,12 @@ Program::Parsed Program::Parse(int argc, char** argv) {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return {Parsed::Kind::kHelp, app_->help(), {}};
+  } catch (const CLI::ExtrasError&) {
+    // The library's own message names them in reverse.
+    constexpr bool kOfSubcommands = true;
+    std::string extras;
+    for (const std::string& extra : app_->remaining(kOfSubcommands)) extras += " " + extra;
+    return {Parsed::Kind::kError, "unexpected arguments:" + extras, {}};
   } catch (const CLI::ParseError& error) {
     return {Parsed::Kind::kError, error.what(), {}};
   }

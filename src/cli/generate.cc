@@ -37,13 +37,12 @@ struct Generated {
   std::vector<int32_t> tokens;
   std::string text;  ///< filled only for --json
   const char* finish_reason = "length";
+  int64_t prompt_fed = 0;  ///< fewer than the prompt has after Ctrl-C
   double prompt_seconds = 0;
   double decode_seconds = 0;
   int64_t decode_steps = 0;  ///< forward passes after the prompt's
 
-  double PromptTps(size_t prompt) const {
-    return Rate(static_cast<int64_t>(prompt), prompt_seconds);
-  }
+  double PromptTps() const { return Rate(prompt_fed, prompt_seconds); }
   double DecodeTps() const { return Rate(decode_steps, decode_seconds); }
 };
 
@@ -149,7 +148,7 @@ Generated Decode(const Model& model, Session& session, const GenerateArgs& args,
   const SamplingOptions sampling = Sampling(model, args);
   TextWriter writer(model, args);
   Stopwatch watch;
-  FeedPrompt(session, prompt);
+  result.prompt_fed = FeedPrompt(session, Pacer(model, args.engine), prompt);
   result.prompt_seconds = watch.Seconds();
   watch.Restart();
   while (!Interrupted() && static_cast<int64_t>(result.tokens.size()) < args.max_tokens) {
@@ -183,7 +182,7 @@ void PrintJson(const Model& model, const Session& session, const Generated& resu
                .Add("text", result.text)
                .Add("finish_reason", result.finish_reason)
                .Add("prompt_tokens", prompt)
-               .Add("prompt_tps", result.PromptTps(prompt))
+               .Add("prompt_tps", result.PromptTps())
                .Add("decode_tps", result.DecodeTps())
                .Add("cache_bytes", stats.cache_bytes)
                .Add("peak_rss_bytes", PeakResidentBytes())
@@ -197,11 +196,13 @@ void PrintJson(const Model& model, const Session& session, const Generated& resu
 void PrintStatistics(const Model& model, const Session& session, const Generated& result,
                      size_t prompt, double load_seconds) {
   const SessionStats stats = session.stats();
-  PrintError(
-      fmt::format("load {:.2f} s | prompt {} tokens, {:.1f} t/s | decode {} tokens, {:.1f} t/s "
-                  "| {}",
-                  load_seconds, prompt, result.PromptTps(prompt), result.tokens.size(),
-                  result.DecodeTps(), result.finish_reason));
+  const bool whole = result.prompt_fed == static_cast<int64_t>(prompt);
+  PrintError(fmt::format(
+      "load {:.2f} s | prompt {} tokens, {:.1f} t/s | decode {} tokens, {:.1f} t/s "
+      "| {}",
+      load_seconds,
+      whole ? fmt::format("{}", prompt) : fmt::format("{} of {}", result.prompt_fed, prompt),
+      result.PromptTps(), result.tokens.size(), result.DecodeTps(), result.finish_reason));
   PrintError(fmt::format("cache {} bytes ({} tokens) | attention={} isa={} threads={} | paths={}",
                          stats.cache_bytes, stats.cache_tokens, AttentionName(session.attention()),
                          model.isa(), model.threads(), FormatPaths(stats.paths)));
@@ -218,6 +219,7 @@ int RunGenerate(GenerateArgs& args) {
   const Model model = Model::Load(args.engine.model, args.engine.load);
   const double load_seconds = watch.Seconds();
   const std::vector<int32_t> prompt = PromptTokens(model, input);
+  CheckTokens(model, prompt);
   FitContext(model, static_cast<int64_t>(prompt.size()), args.max_tokens, args.engine.session);
   Session session(model, args.engine.session);
   CatchInterrupt();
@@ -233,9 +235,11 @@ void AddSamplingOptions(Command command, GenerateArgs& args) {
   AddInteger(command, "--top-k", 0, int64_t{1} << 31,
              "Sample from the N most likely tokens; 0: off",
              [&args](int64_t n) { args.top_k = n; });
-  AddNumber(command, "--top-p", 0, 1,
-            "Sample from the likeliest tokens that hold this probability; 1: off",
-            [&args](double x) { args.top_p = x; });
+  command.AddText("--top-p", "X",
+                  "Sample from the likeliest tokens that hold this probability; 1: off",
+                  [&args](const std::string& text) {
+                    args.top_p = ParseNumber(text, 0, 1, "--top-p", Lowest::kExcluded);
+                  });
   AddNumber(command, "--min-p", 0, 1,
             "Drop tokens below this fraction of the likeliest one's probability; 0: off",
             [&args](double x) { args.min_p = x; });
@@ -264,6 +268,9 @@ void AddGenerate(Command root) {
   AddJsonFlag(command, "Print one JSON object at the end instead of the text", args->json);
   command.SetFooter(
       "The text goes to standard output as it is made, statistics to standard error at the end.\n"
+      "Without a usable tokenizer in the model's directory, --tokens is the only prompt and the "
+      "ids\n"
+      "of the new tokens are printed, separated by commas.\n"
       "Ctrl-C ends the text early, with the statistics and exit status 0; a second one ends the\n"
       "program at once with status 130.\n"
       "\n"

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cli/output.h"
+#include "cli/prompt.h"
 
 namespace mla {
 namespace {
@@ -55,7 +56,13 @@ void AnswerLines(const std::optional<std::string>& file,
     ++line_number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     const std::string where = fmt::format("{}, line {}", input.name(), line_number);
-    out.Line(answer(line, where).Text());
+    try {
+      out.Line(answer(line, where).Text());
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).starts_with(where)) throw;
+      throw Error(error.code(), where + ": " + error.what());
+    }
+    out.Flush();
   };
   std::string pending;
   bool more = true;
@@ -68,11 +75,9 @@ void AnswerLines(const std::optional<std::string>& file,
       begin = scanned = end + 1;
     }
     pending.erase(0, begin);
-    // Everything that was asked so far is answered before the next read, which may wait for it.
-    out.Flush();
+    CheckInputSize(pending.size(), fmt::format("{}, line {}", input.name(), line_number + 1));
   }
   if (!pending.empty()) handle(pending);
-  out.Flush();
 }
 
 }  // namespace mla

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -37,23 +38,64 @@ std::vector<int32_t> InputTokens(const LogitsArgs& args) {
   return tokens;
 }
 
+/// The output must not take the place of what the run reads.
+void CheckOutput(const LogitsArgs& args) {
+  namespace fs = std::filesystem;
+  std::error_code none;  // of files that do not exist: the run itself names them
+  if (args.out == "-") {
+    Fail(ErrorCode::kUsage,
+         "--out: expected a file, found '-': the logits are binary and do not go "
+         "to standard output");
+  }
+  if (!args.tokens_file.empty() && fs::equivalent(args.tokens_file, args.out, none)) {
+    Fail(ErrorCode::kUsage, "--out: '{}' is the file of --tokens-file", args.out);
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(args.engine.model, none)) {
+    const std::string name = entry.path().filename().native();
+    const bool of_model = name.ends_with(".json") || name.starts_with("model");
+    if (of_model && fs::equivalent(entry.path(), args.out, none)) {
+      Fail(ErrorCode::kUsage, "--out: '{}' is a file of the model", args.out);
+    }
+  }
+}
+
+/// Returns the number of tokens fed: fewer than there are after Ctrl-C.
+int64_t WriteRows(const LogitsArgs& args, const std::vector<int32_t>& tokens, Pacer pacer,
+                  Session& session, LogitsFile& file) {
+  const int64_t total = static_cast<int64_t>(tokens.size());
+  const auto append = [&file](int64_t /*position*/, std::span<const float> row) {
+    file.Append(row);
+  };
+  int64_t done = 0;
+  while (done < total && !Interrupted()) {
+    const int64_t count = args.step ? 1 : pacer.Next(total - done);
+    Stopwatch watch;
+    session.FeedForLogits({tokens.data() + done, static_cast<size_t>(count)}, append);
+    pacer.Took(count, watch.Seconds());
+    done += count;
+  }
+  return done;
+}
+
 int RunLogits(LogitsArgs& args) {
+  constexpr bool kTerminate = true;
+  CheckOutput(args);
   const std::vector<int32_t> tokens = InputTokens(args);
   LogitsFile file(args.out);
   ResolveEngineArgs(args.engine);
   const Model model = Model::Load(args.engine.model, args.engine.load);
   const int64_t count = static_cast<int64_t>(tokens.size());
+  CheckTokens(model, tokens);
   FitContext(model, count, 0, args.engine.session);
   Session session(model, args.engine.session);
+  CatchInterrupt(kTerminate);
   file.Begin(count, model.info().vocab);
-  const auto append = [&file](int64_t /*position*/, std::span<const float> row) {
-    file.Append(row);
-  };
   Stopwatch watch;
-  if (args.step) {
-    for (const int32_t& token : tokens) session.FeedForLogits({&token, 1}, append);
-  } else {
-    session.FeedForLogits(tokens, append);
+  const int64_t done = WriteRows(args, tokens, Pacer(model, args.engine), session, file);
+  if (done < count) {
+    PrintError(fmt::format("interrupted after {} of {} tokens; '{}' is not written", done, count,
+                           args.out));
+    return InterruptStatus();
   }
   file.Finish();
   PrintError(
@@ -84,6 +126,9 @@ void AddLogits(Command root) {
                   [args] { args->step = true; });
   command.SetFooter(
       "For comparing with other implementations; --compute f32 --cache-type f32 is the closest.\n"
+      "A file of that name is replaced only when all rows are there; after Ctrl-C or a failure it "
+      "is\n"
+      "as it was. Ctrl-C ends the command with status 130.\n"
       "\n"
       "Examples:\n"
       "  mla logits -m models/stories-mla --tokens 0,2986,638 --out l.safetensors\n"

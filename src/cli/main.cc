@@ -37,6 +37,8 @@ int Report(const std::string& message, int status) {
 
 int ReportUsage(const Program& program, const std::string& message) {
   Report(message, kUsageStatus);
+  // What a variable says is not on the command line, so its options are no help.
+  if (message.starts_with("environment variable ")) return kUsageStatus;
   PrintError("Run '" + program.CommandName() + " --help' for the options.");
   return kUsageStatus;
 }

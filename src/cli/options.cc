@@ -1,8 +1,12 @@
 #include "cli/options.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cmath>
 #include <string_view>
+
+#include <fmt/core.h>
 
 #include "base/check.h"
 #include "cli/output.h"
@@ -44,14 +48,15 @@ int64_t ParseInteger(const std::string& text, int64_t min, int64_t max, const st
   return value;
 }
 
-double ParseNumber(const std::string& text, double min, double max, const std::string& name) {
+double ParseNumber(const std::string& text, double min, double max, const std::string& name,
+                   Lowest lowest) {
   double value = 0;
   const char* end = text.data() + text.size();
   const std::from_chars_result result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc() || result.ptr != end || !std::isfinite(value) || value < min ||
-      value > max) {
-    Fail(ErrorCode::kUsage, "{}: expected a number from {} to {}, found '{}'", name, min, max,
-         text);
+      value > max || (lowest == Lowest::kExcluded && value == min)) {
+    Fail(ErrorCode::kUsage, "{}: expected a number {} {} to {}, found '{}'", name,
+         lowest == Lowest::kExcluded ? "above" : "from", min, max, text);
   }
   return value;
 }
@@ -133,8 +138,8 @@ void AddEngineOptions(Command command, EngineArgs& args) {
             "SIMD kernels, or plain double-accumulating ones (default: fast)",
             [&](bool fast) { load.kernels = fast ? KernelSet::kFast : KernelSet::kReference; });
   AddChoice(command, "--compute", "f32", "auto",
-            "fp32 arithmetic throughout, or the fastest within the documented error (default: "
-            "auto)",
+            "fp32 arithmetic throughout, or the fastest within the error bounds (default: auto); "
+            "at present both are fp32 arithmetic",
             [&](bool f32) { load.compute = f32 ? Compute::kF32 : Compute::kAuto; });
   AddCacheType(command, "--cache-type", "Element type of the attention cache (default: bf16)",
                session.cache_type);
@@ -142,8 +147,11 @@ void AddEngineOptions(Command command, EngineArgs& args) {
              "Most tokens in the cache (default: what the input needs, at most the trained length)",
              [&](int64_t value) { session.context = value; });
   AddInteger(command, "--prefill-chunk", 1, kMaxTokens,
-             "Most prompt tokens per forward pass (default: 512)",
-             [&](int64_t value) { session.prefill_chunk = value; });
+             "Prompt tokens per forward pass (default: 512, fewer where that would take seconds)",
+             [&](int64_t value) {
+               session.prefill_chunk = value;
+               args.exact_chunk = true;
+             });
   command.AddFlag("--verbose", "More about loading on standard error",
                   [&] { args.verbose = true; });
 }
@@ -178,7 +186,15 @@ Geometry GeometryOptions::Get() const {
   return geometry;
 }
 
+void WarnOfThreads(int threads) {
+  const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  if (cpus < 1 || threads <= cpus) return;
+  PrintError(
+      fmt::format("mla: warning: {} threads on {} CPUs: they wait for each other", threads, cpus));
+}
+
 void ResolveEngineArgs(EngineArgs& args) {
+  WarnOfThreads(args.load.threads);
   if (!args.session.attention) {
     std::string note;
     args.session.attention = AttentionFromEnvironment(&note);

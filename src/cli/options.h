@@ -20,6 +20,7 @@ struct EngineArgs {
   std::string model;
   LoadOptions load;
   SessionOptions session;
+  bool exact_chunk = false;  ///< --prefill-chunk was given
   bool verbose = false;
 };
 
@@ -63,12 +64,17 @@ void AddCacheType(Command command, const std::string& names, const std::string& 
 
 /// Parsing behind the above; `name` is the option for messages.
 int64_t ParseInteger(const std::string& text, int64_t min, int64_t max, const std::string& name);
-double ParseNumber(const std::string& text, double min, double max, const std::string& name);
+enum class Lowest { kIncluded, kExcluded };  ///< whether `min` itself is allowed
+double ParseNumber(const std::string& text, double min, double max, const std::string& name,
+                   Lowest lowest = Lowest::kIncluded);
 std::vector<int64_t> ParseIntegerList(const std::string& text, int64_t min, int64_t max,
                                       const std::string& name);
 
-/// Fills in what the flags left open: the attention setting from the environment (a remark about it
-/// goes to standard error) and the log sink.
+/// A remark on standard error if there are more threads than CPUs.
+void WarnOfThreads(int threads);
+
+/// Fills in what the flags left open: the attention setting from the environment and the log sink.
+/// Remarks about them and the threads go to standard error.
 void ResolveEngineArgs(EngineArgs& args);
 
 }  // namespace mla

@@ -20,11 +20,12 @@ namespace mla {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 16;
-volatile sig_atomic_t interrupts = 0;
+constexpr int kSignalStatus = 128;  // as shells count
+volatile sig_atomic_t interrupt = 0;
 
-void OnInterrupt(int /*signal*/) {
-  if (interrupts != 0) _exit(130);
-  interrupts = 1;
+void OnInterrupt(int signal) {
+  if (interrupt != 0) _exit(kSignalStatus + signal);
+  interrupt = signal;
 }
 
 }  // namespace
@@ -70,6 +71,8 @@ void PrintError(std::string_view line) {
 LogSink StderrLog(bool verbose) {
   return [verbose](LogLevel level, std::string_view line) {
     if (level == LogLevel::kWarning) {
+      constexpr std::string_view kName = "mla: ";
+      if (line.starts_with(kName)) line.remove_prefix(kName.size());
       PrintError("mla: warning: " + std::string(line));
     } else if (level == LogLevel::kNotice || verbose) {
       PrintError(line);
@@ -89,19 +92,30 @@ void PrepareStandardStreams() {
   signal(SIGPIPE, SIG_IGN);
 }
 
-void CatchInterrupt() {
+void CatchInterrupt(bool terminate) {
   struct sigaction action {};
   action.sa_handler = OnInterrupt;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
+  if (terminate) sigaction(SIGTERM, &action, nullptr);
 }
 
-bool Interrupted() noexcept { return interrupts != 0; }
+bool Interrupted() noexcept { return interrupt != 0; }
+
+int InterruptStatus() noexcept { return kSignalStatus + interrupt; }
 
 int64_t PeakResidentBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
+  int64_t kib = usage.ru_maxrss;
+  // The kernel counts per CPU and adds up late, so the figure above may lack several hundred KiB;
+  // this one is exact, but of this moment.
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    if (!line.starts_with("Rss:")) continue;
+    kib = std::max<int64_t>(kib, std::strtoll(line.c_str() + line.find(':') + 1, nullptr, 10));
+  }
+  return kib * 1024;
 }
 
 int64_t ProgramMemory(std::string_view data_suffix) {

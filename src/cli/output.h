@@ -41,9 +41,12 @@ bool StderrIsTerminal();
 /// their number, and ignores SIGPIPE, so that a closed pipe is a failed write.
 void PrepareStandardStreams();
 
-/// From now on Ctrl-C only raises a flag; a second one ends the process with status 130.
-void CatchInterrupt();
+/// From now on Ctrl-C, and SIGTERM if `terminate`, only raises a flag; a second one ends the
+/// process with InterruptStatus().
+void CatchInterrupt(bool terminate = false);
 bool Interrupted() noexcept;
+/// Exit status of a run that a signal ended: 130 after Ctrl-C, 143 after SIGTERM.
+int InterruptStatus() noexcept;
 
 /// Largest resident set of this process so far, bytes.
 int64_t PeakResidentBytes();

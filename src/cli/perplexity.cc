@@ -13,6 +13,7 @@
 #include "cli/run_model.h"
 #include "cli/windows.h"
 #include "mla/engine.h"
+#include "mla/tools.h"
 
 namespace mla {
 namespace {
@@ -50,10 +51,24 @@ double WindowNll(Session& session, std::span<const int32_t> window) {
   return total;
 }
 
+/// The engine's own message proposes token ids, which this command does not take.
+void RequireTokenizer(const Model& model, const std::string& directory) {
+  if (model.has_tokenizer()) return;
+  std::string reason;
+  try {
+    TextCodec::Load(directory);
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  Fail(ErrorCode::kBadInput, "perplexity measures text, which needs the model's tokenizer: {}",
+       reason);
+}
+
 int RunPerplexity(PerplexityArgs& args) {
   const std::string text = PromptText(args.prompt);
   ResolveEngineArgs(args.engine);
   const Model model = Model::Load(args.engine.model, args.engine.load);
+  RequireTokenizer(model, args.engine.model);
   const std::vector<int32_t> tokens = model.Encode(text);
   const int64_t count = static_cast<int64_t>(tokens.size());
   if (args.engine.session.context == 0) {

@@ -43,6 +43,13 @@ std::string PromptText(const PromptArgs& args) {
   return text;
 }
 
+void CheckInputSize(size_t size, const std::string& what) {
+  if (size > kMaxInputBytes) {
+    Fail(ErrorCode::kBadInput, "{} is larger than {} MiB, the most that is read", what,
+         kMaxInputBytes >> 20);
+  }
+}
+
 std::string ReadInput(const std::string& path) {
   const bool standard_input = path == "-";
   const int fd = standard_input ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -50,17 +57,16 @@ std::string ReadInput(const std::string& path) {
   std::string text;
   char buffer[1 << 16];
   ssize_t n = 0;
-  while ((n = read(fd, buffer, sizeof buffer)) != 0) {
+  while (text.size() <= kMaxInputBytes && (n = read(fd, buffer, sizeof buffer)) != 0) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) break;
     text.append(buffer, static_cast<size_t>(n));
   }
   const int error = errno;
   if (!standard_input) close(fd);
-  if (n < 0) {
-    Fail(ErrorCode::kNotFound, "cannot read {}: {}",
-         standard_input ? std::string("standard input") : "'" + path + "'", std::strerror(error));
-  }
+  const std::string what = standard_input ? std::string("standard input") : "'" + path + "'";
+  if (n < 0) Fail(ErrorCode::kNotFound, "cannot read {}: {}", what, std::strerror(error));
+  CheckInputSize(text.size(), what);
   return text;
 }
 

@@ -28,7 +28,12 @@ void AddTokensOption(Command command, PromptArgs& args);
 /// The text of -p or -f, checked to be UTF-8. Throws kUsage unless exactly one of them was given.
 std::string PromptText(const PromptArgs& args);
 
-/// The whole file, or standard input for "-". Throws kNotFound.
+/// Most bytes that a command reads as its input: a device never ends.
+inline constexpr size_t kMaxInputBytes = size_t{64} << 20;
+/// Throws kBadInput naming `what` if `size` is more.
+void CheckInputSize(size_t size, const std::string& what);
+
+/// The whole file, or standard input for "-". Throws kNotFound; kBadInput above kMaxInputBytes.
 std::string ReadInput(const std::string& path);
 
 /// "1,2,3" (blanks allowed) -> ids. Throws kUsage naming `name` and the item; kUsage for no ids.

@@ -333,7 +333,8 @@ void RateRows(BenchReport& report) {
 
 }  // namespace
 
-BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_progress) {
+BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_progress,
+                              const std::function<void(const BenchReport&, size_t)>& on_rows) {
   const auto progress = [&](const std::string& line) {
     if (on_progress) on_progress(line);
   };
@@ -363,7 +364,10 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
   Bench bench(options, geometry, batch, context, pool, on_progress);
   for (int64_t c : options.contexts) {
     for (int64_t b : options.batches) {
+      const size_t first = report.rows.size();
       for (BenchRow& row : bench.Measure(b, c)) report.rows.push_back(std::move(row));
+      RateRows(report);
+      if (on_rows) on_rows(report, first);
     }
   }
   progress("measuring the machine's peaks again");
