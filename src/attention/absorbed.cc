@@ -40,18 +40,7 @@ void ProjectQueries(OpContext& context, AttentionWorkspace& ws, const AttentionC
         const WeightView uk = call.fold->Uk(g, head);
         const float* q = call.q + first * q_stride + head * g.qk_dim();
         float* q_lat = ws.q_latent.data() + local * lat_stride + head * g.latent_dim();
-        MatmulArgs args;
-        args.a = q;
-        args.a_stride = q_stride;
-        args.b = uk.data;
-        args.b_stride = uk.stride;
-        args.b_type = DenseElem(uk.dtype);
-        args.c = q_lat;
-        args.c_stride = lat_stride;
-        args.m = rows;
-        args.n = g.kv_rank;
-        args.k = g.nope;
-        context.kernels.matmul_nn(args);
+        context.kernels.matmul_nn(ProductNn(q, q_stride, rows, uk, q_lat, lat_stride));
         for (int64_t i = 0; i < rows; ++i) {
           const float* rope = q + i * q_stride + g.nope;
           std::copy(rope, rope + g.rope, q_lat + i * lat_stride + g.kv_rank);
@@ -156,40 +145,31 @@ void ProjectOutput(OpContext& context, AttentionWorkspace& ws, const AttentionCa
   const MlaGeometry& g = *call.geometry;
   const int64_t ctx_stride = g.heads * g.kv_rank;
   const int64_t out_stride = g.heads * g.v_dim;
-  ForEachRunAndHead(context, ws, g.heads,
-                    [&](int64_t first, int64_t local, int64_t rows, int64_t head, int) {
-                      for (size_t i = 0; i < ws.items.size(); ++i) {
-                        if (ws.plans[i].chunks == 1 || ws.local_rows[i] < local ||
-                            ws.local_rows[i] >= local + rows) {
-                          continue;
-                        }
-                        MergeArgs merge;
-                        merge.v_in = ws.partial_v.data();
-                        merge.lse_in = ws.partial_lse.data();
-                        // Output 0 of these two offsets is item i; its row of the context is
-                        // shifted in.
-                        merge.indptr = ws.partial_offsets.data() + i;
-                        merge.v_out = ws.context.data() + ws.local_rows[i] * ctx_stride;
-                        merge.heads = g.heads;
-                        merge.dim = g.kv_rank;
-                        merge.head = head;
-                        context.kernels.merge_states(merge);
-                        KeepNaN(ws, i, g, head);
-                      }
-                      const WeightView uv = call.fold->Uv(g, head);
-                      MatmulArgs args;
-                      args.a = ws.context.data() + local * ctx_stride + head * g.kv_rank;
-                      args.a_stride = ctx_stride;
-                      args.b = uv.data;
-                      args.b_stride = uv.stride;
-                      args.b_type = DenseElem(uv.dtype);
-                      args.c = call.out + first * out_stride + head * g.v_dim;
-                      args.c_stride = out_stride;
-                      args.m = rows;
-                      args.n = g.v_dim;
-                      args.k = g.kv_rank;
-                      context.kernels.matmul_nt(args);
-                    });
+  ForEachRunAndHead(
+      context, ws, g.heads, [&](int64_t first, int64_t local, int64_t rows, int64_t head, int) {
+        for (size_t i = 0; i < ws.items.size(); ++i) {
+          if (ws.plans[i].chunks == 1 || ws.local_rows[i] < local ||
+              ws.local_rows[i] >= local + rows) {
+            continue;
+          }
+          MergeArgs merge;
+          merge.v_in = ws.partial_v.data();
+          merge.lse_in = ws.partial_lse.data();
+          // Output 0 of these two offsets is item i; its row of the context is
+          // shifted in.
+          merge.indptr = ws.partial_offsets.data() + i;
+          merge.v_out = ws.context.data() + ws.local_rows[i] * ctx_stride;
+          merge.heads = g.heads;
+          merge.dim = g.kv_rank;
+          merge.head = head;
+          context.kernels.merge_states(merge);
+          KeepNaN(ws, i, g, head);
+        }
+        const WeightView uv = call.fold->Uv(g, head);
+        const float* ctx = ws.context.data() + local * ctx_stride + head * g.kv_rank;
+        float* out = call.out + first * out_stride + head * g.v_dim;
+        context.kernels.matmul_nt(ProductNt(ctx, ctx_stride, rows, uv, out, out_stride));
+      });
 }
 
 }  // namespace

@@ -47,23 +47,6 @@ void EndBlock(OpContext& context, const AttentionCall& call, const HeadBlock& b,
 
 int64_t Blocks(const AttentionItem& item) { return (item.rows + kRowBlock - 1) / kRowBlock; }
 
-// c [t, n] = latent rows · wᵀ.
-void UpProject(const KernelTable& kernels, const float* latent, int64_t latent_stride, int64_t t,
-               const WeightView& w, float* c, int64_t c_stride) {
-  MatmulArgs args;
-  args.a = latent;
-  args.a_stride = latent_stride;
-  args.b = w.data;
-  args.b_stride = w.stride;
-  args.b_type = DenseElem(w.dtype);
-  args.c = c;
-  args.c_stride = c_stride;
-  args.m = t;
-  args.n = w.rows;
-  args.k = w.cols;
-  kernels.matmul_nt(args);
-}
-
 }  // namespace
 
 void RunUpProjected(OpContext& context, const AttentionCall& call, const AttentionItem& item) {
@@ -82,8 +65,8 @@ void RunUpProjected(OpContext& context, const AttentionCall& call, const Attenti
     ForEachTile(kernels, b.queries, item.cache->live_start(), b.end, g.qk_dim(), g.v_dim, b.state,
                 [&](int64_t position, int64_t t) {
                   item.cache->LoadLatent(kernels, call.layer, position, t, latent);
-                  UpProject(kernels, latent, g.latent_dim(), t, uk, k, g.qk_dim());
-                  UpProject(kernels, latent, g.latent_dim(), t, uv, v, g.v_dim);
+                  kernels.matmul_nt(ProductNt(latent, g.latent_dim(), t, uk, k, g.qk_dim()));
+                  kernels.matmul_nt(ProductNt(latent, g.latent_dim(), t, uv, v, g.v_dim));
                   for (int64_t i = 0; i < t; ++i) {
                     const float* rope = latent + i * g.latent_dim() + g.kv_rank;
                     std::copy(rope, rope + g.rope, k + i * g.qk_dim() + g.nope);

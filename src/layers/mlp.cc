@@ -12,23 +12,6 @@ constexpr int64_t kDownRows = 64;
 // Output columns per task of the down products.
 constexpr int64_t kDownColumns = 64;
 
-MatmulArgs Product(const float* a, int64_t a_stride, const WeightView& w, int64_t begin,
-                   int64_t count, float* c, int64_t c_stride, int64_t rows) {
-  const WeightView part = w.Rows(begin, count);
-  MatmulArgs args;
-  args.a = a;
-  args.a_stride = a_stride;
-  args.b = part.data;
-  args.b_stride = part.stride;
-  args.b_type = DenseElem(w.dtype);
-  args.c = c;
-  args.c_stride = c_stride;
-  args.m = rows;
-  args.n = count;
-  args.k = w.cols;
-  return args;
-}
-
 // gate and up products of weight rows [begin, begin + count) with SwiGLU applied, for `rows` rows
 // of x; row i is x row tokens[i], or row i if tokens is null. Result in gate [rows, I].
 void GateUp(const KernelTable& kernels, const MlpWeights& w, const float* x, int64_t hidden,
@@ -36,7 +19,7 @@ void GateUp(const KernelTable& kernels, const MlpWeights& w, const float* x, int
             float* up) {
   const int64_t width = w.gate.rows;
   for (const auto& [weight, y] : {std::pair{&w.gate, gate}, std::pair{&w.up, up}}) {
-    MatmulArgs args = Product(x, hidden, *weight, begin, count, y + begin, width, rows);
+    MatmulArgs args = ProductNt(x, hidden, rows, weight->Rows(begin, count), y + begin, width);
     args.a_rows = tokens;
     kernels.matmul_nt(args);
   }
@@ -155,8 +138,8 @@ void Moe(OpContext& context, const RouterConfig& router, const MoeWeights& weigh
       const size_t e = static_cast<size_t>(expert);
       for (int64_t i = b.first[e]; i < b.first[e + 1]; i += kDownRows) {
         const int64_t part = std::min<int64_t>(kDownRows, b.first[e + 1] - i);
-        kernels.matmul_nt(Product(b.expert_gate.data() + i * width, width, weights.experts[e].down,
-                                  begin, count, y, count, part));
+        kernels.matmul_nt(ProductNt(b.expert_gate.data() + i * width, width, part,
+                                    weights.experts[e].down.Rows(begin, count), y, count));
         for (int64_t j = 0; j < part; ++j) {
           const size_t at = static_cast<size_t>(i + j);
           kernels.axpy(b.row_weight[at], y + j * count, residual + b.tokens[at] * hidden + begin,
@@ -165,8 +148,8 @@ void Moe(OpContext& context, const RouterConfig& router, const MoeWeights& weigh
       }
     }
     if (shared_width > 0) {
-      MatmulArgs args = Product(b.gate.data(), shared_width, weights.shared.down, begin, count,
-                                residual + begin, hidden, rows);
+      MatmulArgs args = ProductNt(b.gate.data(), shared_width, rows,
+                                  weights.shared.down.Rows(begin, count), residual + begin, hidden);
       args.accumulate = true;
       kernels.matmul_nt(args);
     }

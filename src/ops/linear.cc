@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -17,6 +18,29 @@ Elem DenseElem(DType dtype) {
     default:
       Fail(ErrorCode::kInternal, "internal error: {} is not a dense weight", DTypeName(dtype));
   }
+}
+
+MatmulArgs ProductNt(const float* a, int64_t a_stride, int64_t rows, const WeightView& w, float* c,
+                     int64_t c_stride) {
+  MatmulArgs args;
+  args.a = a;
+  args.a_stride = a_stride;
+  args.b = w.data;
+  args.b_stride = w.stride;
+  args.b_type = DenseElem(w.dtype);
+  args.c = c;
+  args.c_stride = c_stride;
+  args.m = rows;
+  args.n = w.rows;
+  args.k = w.cols;
+  return args;
+}
+
+MatmulArgs ProductNn(const float* a, int64_t a_stride, int64_t rows, const WeightView& w, float* c,
+                     int64_t c_stride) {
+  MatmulArgs args = ProductNt(a, a_stride, rows, w, c, c_stride);
+  std::swap(args.n, args.k);
+  return args;
 }
 
 int64_t LinearBlockRows(const WeightView& weight) {
@@ -47,19 +71,9 @@ void ApplyLinear(OpContext& context, const float* x, int64_t x_stride, int64_t r
     const int64_t block = LinearBlockRows(w);
     const int64_t begin = (task - first_task[i]) * block;
     const WeightView part = w.Rows(begin, std::min(block, w.rows - begin));
-    MatmulArgs args;
-    args.a = x;
-    args.a_stride = x_stride;
-    args.b = part.data;
-    args.b_stride = part.stride;
-    args.b_type = DenseElem(w.dtype);
-    args.bias = out.linear->bias != nullptr ? out.linear->bias + begin : nullptr;
-    args.c = out.y + begin;
-    args.c_stride = out.y_stride;
+    MatmulArgs args = ProductNt(x, x_stride, rows, part, out.y + begin, out.y_stride);
+    if (out.linear->bias != nullptr) args.bias = out.linear->bias + begin;
     args.accumulate = accumulate;
-    args.m = rows;
-    args.n = part.rows;
-    args.k = w.cols;
     context.kernels.matmul_nt(args);
   });
 }

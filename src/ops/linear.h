@@ -32,6 +32,13 @@ void ApplyLinear(OpContext& context, const float* x, int64_t x_stride, int64_t r
 /// Storage type of a dense weight. Throws kInternal for others.
 Elem DenseElem(DType dtype);
 
+/// Kernel arguments of c [rows, w.rows] = a [rows, w.cols] · wᵀ (for matmul_nt).
+MatmulArgs ProductNt(const float* a, int64_t a_stride, int64_t rows, const WeightView& w, float* c,
+                     int64_t c_stride);
+/// Kernel arguments of c [rows, w.cols] = a [rows, w.rows] · w (for matmul_nn).
+MatmulArgs ProductNn(const float* a, int64_t a_stride, int64_t rows, const WeightView& w, float* c,
+                     int64_t c_stride);
+
 /// Rows of W per task, so that a task reads about 64 KiB; a multiple of 4.
 int64_t LinearBlockRows(const WeightView& weight);
 
