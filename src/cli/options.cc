@@ -55,8 +55,10 @@ double ParseNumber(const std::string& text, double min, double max, const std::s
   const std::from_chars_result result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc() || result.ptr != end || !std::isfinite(value) || value < min ||
       value > max || (lowest == Lowest::kExcluded && value == min)) {
-    Fail(ErrorCode::kUsage, "{}: expected a number {} {} to {}, found '{}'", name,
-         lowest == Lowest::kExcluded ? "above" : "from", min, max, text);
+    const std::string range = lowest == Lowest::kExcluded
+                                  ? fmt::format("above {}, at most {}", min, max)
+                                  : fmt::format("from {} to {}", min, max);
+    Fail(ErrorCode::kUsage, "{}: expected a number {}, found '{}'", name, range, text);
   }
   return value;
 }

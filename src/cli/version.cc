@@ -27,9 +27,12 @@ std::string VersionText() {
     if (isa.detected) detected += " " + isa.name;
     if (isa.chosen) chosen = isa.name;
   }
+  const std::string reason = IsaReason();
+  // A variable that names no ISA: commands that run kernels refuse, so none is in use.
+  if (reason.starts_with("environment variable ")) chosen = "none";
   return fmt::format(
       "mla {}\ncompiler  {}\ncompiled {}\ndetected {}\nchosen    {} ({})\nthreads   {}", Version(),
-      Compiler(), compiled, detected, chosen, IsaReason(), DefaultThreads());
+      Compiler(), compiled, detected, chosen, reason, DefaultThreads());
 }
 
 }  // namespace mla

@@ -100,6 +100,13 @@ class Prompt(TestCase):
                            self.dir / "none.txt")
             self.fail_with(2, "Is a directory", command, "-m", STORIES, "-f", self.dir)
 
+    def test_endless_input(self):
+        for command in (["generate"], ["perplexity"], ["tokenize"], ["tokenize", "--jsonl"],
+                        ["detokenize"]):
+            self.fail_with(2, ["/dev/zero", "64 MiB"], *command, "-m", STORIES, "-f", "/dev/zero")
+        self.fail_with(2, ["/dev/zero", "64 MiB"], "logits", "-m", STORIES, "--tokens-file",
+                       "/dev/zero", "--out", self.dir / "l")
+
     def test_prompts_that_look_like_options(self):
         for text in ("-x", "--json", "- x", "[a]", "{}", "%s%n", "'", '"', "a\nb", "$HOME"):
             want = self.succeed("tokenize", "-m", STORIES, "-f", "-", "--no-special", "--json",

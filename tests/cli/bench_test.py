@@ -1,8 +1,11 @@
 """mla bench attention on a tiny geometry: rows, counters, JSON, bad geometry."""
-from support import PATHS, TestCase, main, mla
+import subprocess
 
-TINY = ["--heads", "4", "--rank", "32", "--nope", "16", "--rope", "8", "--v-dim", "12", "--layers",
-        "2", "--steps", "3", "--warmup", "1"]
+from support import PATHS, PROGRAM, TestCase, environment, main
+
+SHAPE = ["--heads", "4", "--rank", "32", "--nope", "16", "--rope", "8", "--v-dim", "12", "--layers",
+         "2"]
+TINY = SHAPE + ["--steps", "3", "--warmup", "1"]
 OWN_PATH = {"decompressed": "decompressed", "absorbed": "absorbed_composed",
             "split_kv": "absorbed_split_kv"}
 
@@ -40,6 +43,20 @@ class Bench(TestCase):
         out = self.succeed(*bench(*TINY, "--contexts", "256", "--batches", "1")).out
         for part in ("latent", "decompressed", "peaks of this run", "ms/step", "paths="):
             self.assertIn(part, out)
+
+    def test_rows_come_as_soon_as_they_are_measured(self):
+        p = subprocess.Popen([PROGRAM, *bench(*SHAPE, "--contexts", "64,65536", "--batches", "1",
+                                              "--steps", "20000")],
+                             stdout=subprocess.PIPE, env=environment(), text=True)
+        seen = [p.stdout.readline()]
+        while seen[-1] and not seen[-1].startswith("auto "):
+            seen.append(p.stdout.readline())
+        p.kill()
+        rest = p.stdout.read()
+        p.wait()
+        p.stdout.close()
+        self.assertEqual(sum("paths=" in line for line in seen), 4, seen)
+        self.assertNotIn("65536", rest)
 
     def test_without_split(self):
         report = self.succeed(*bench(*TINY, "--contexts", "256", "--batches", "1", "--no-split",

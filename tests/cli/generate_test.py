@@ -1,6 +1,8 @@
 """mla generate: text, statistics, JSON, stop strings, limits, Ctrl-C."""
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -61,6 +63,22 @@ class Text(TestCase):
         self.assertEqual(self.succeed(*args, "--json").json["text"], "")
         self.fail_with(2, "tokenizer", "generate", "-m", model, "-p", "hello")
         self.fail_with(2, "--stop", *args, "--stop", "x")
+
+    def test_a_broken_tokenizer_is_told_at_once(self):
+        model = self.dir / "model"
+        shutil.copytree(STORIES, model)
+        (model / "tokenizer.json").write_bytes((STORIES / "tokenizer.json").read_bytes()[:1000])
+        result = self.succeed("generate", "-m", model, "--tokens", "0,2986", "-n", "2")
+        self.assertRegex(result.out, r"\A\d+,\d+\n\Z")
+        self.assertIn("mla: warning: ", result.err)
+        self.assertIn("tokenizer.json", result.err)
+        self.fail_with(2, "tokenizer.json", "generate", "-m", model, "-p", "x")
+
+    def test_more_threads_than_cpus(self):
+        for extra, lines in ((0, 0), (1, 1)):
+            threads = os.cpu_count() + extra
+            err = self.succeed(*generate("-p", "x", "-n", "1", "--threads", threads)).err
+            self.assertEqual(err.count(f"warning: {threads} threads on "), lines, err)
 
 
 class Environment(TestCase):
@@ -137,16 +155,21 @@ class Limits(TestCase):
         self.fail_with(2, ["2049", "2048"], *generate("-p", "x", "--ctx", "2049"))
 
     def test_stops_at_end_of_text(self):
-        args = generate("-p", "and they lived happily ever after.", "-n", "2000", "--json")
-        report = self.succeed(*args).json
-        if report["finish_reason"] == "stop":
-            self.assertNotIn(1, report["tokens"])
-        on = self.succeed(*args, "--ignore-eos").json
-        self.assertEqual(on["finish_reason"], "length")
-        self.assertEqual(on["tokens"][:len(report["tokens"])], report["tokens"])
-        # The token after the shorter run's last one is the end-of-text token that stopped it.
-        if report["finish_reason"] == "stop":
-            self.assertEqual(on["tokens"][len(report["tokens"])], 1)
+        greedy = STORY["greedy"]
+        model = self.dir / "model"
+        for count in (0, 2, 4):  # tokens before the one that is made the end of the text
+            self.assertNotIn(greedy[count], greedy[:count])
+            shutil.rmtree(model, ignore_errors=True)
+            shutil.copytree(STORIES, model)
+            for name in ("config.json", "generation_config.json"):
+                values = json.loads((model / name).read_text("utf8"))
+                values["eos_token_id"] = greedy[count]
+                (model / name).write_text(json.dumps(values))
+            args = ("generate", "-m", model, "-p", STORY["text"], "-n", "12", "--json", *F32)
+            report = self.succeed(*args).json
+            self.assertEqual((report["tokens"], report["finish_reason"]), (greedy[:count], "stop"))
+            on = self.succeed(*args, "--ignore-eos").json
+            self.assertEqual((on["tokens"], on["finish_reason"]), (greedy[:12], "length"))
 
 
 class Stop(TestCase):
@@ -191,10 +214,10 @@ class Sampling(TestCase):
 
 
 class Interrupt(TestCase):
-    def start(self, *args):
+    def start(self, *args, prompt=("-p", "Once")):
         """A run that takes many seconds if it is left alone."""
         return subprocess.Popen([PROGRAM] + [str(a) for a in generate(
-            "-p", "Once", "-n", "1900", "--ignore-eos", "--kernels", "reference", "--threads", "1",
+            *prompt, "-n", "1900", "--ignore-eos", "--kernels", "reference", "--threads", "1",
             "--attention", "absorbed", *args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=environment())
 
@@ -218,6 +241,28 @@ class Interrupt(TestCase):
         out, err = p.communicate(timeout=60)
         self.assertEqual(p.returncode, 0, err)
         self.assertEqual(json.loads(out)["finish_reason"], "interrupted")
+
+    def test_ctrl_c_in_the_prompt(self):
+        ids = ",".join(str(2 + i * 7 % 4000) for i in range(1900))
+        p = self.start(prompt=("--tokens", ids))
+        self.assertIn(b"folded", p.stderr.readline())
+        time.sleep(0.7)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        self.assertEqual((p.returncode, out), (0, b"\n"), err)
+        self.assertIn(b"interrupted", err)
+        fed, rate = re.search(rb"prompt (\d+) of 1900 tokens, ([\d.]+) t/s", err).groups()
+        # Before the end of the first full chunk, and the rate is that of the tokens fed.
+        self.assertTrue(0 < int(fed) < 512, err)
+        self.assertLess(float(rate), int(fed) / 0.6)
+
+    def test_an_explicit_chunk_is_kept(self):
+        ids = ",".join(str(2 + i) for i in range(200))
+        args = generate("--tokens", ids, "-n", "0", "--kernels", "reference", "--threads", "1",
+                        "--json")
+        self.assertEqual(self.succeed(*args, "--prefill-chunk", "512").json["paths"]["decompressed"],
+                         6)
+        self.assertGreater(self.succeed(*args).json["paths"]["decompressed"], 6)
 
 
 if __name__ == "__main__":

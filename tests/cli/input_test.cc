@@ -31,6 +31,12 @@ TEST(Numbers, AreOneFiniteNumberInRange) {
   }
 }
 
+TEST(Numbers, MayExcludeTheLowest) {
+  EXPECT_EQ(ParseNumber("1e-9", 0, 1, "--x", Lowest::kExcluded), 1e-9);
+  ExpectError(ErrorCode::kUsage, {"--x", "above 0, at most 1", "'0'"},
+              [] { ParseNumber("0", 0, 1, "--x", Lowest::kExcluded); });
+}
+
 TEST(Numbers, ListsHaveNoHoles) {
   EXPECT_EQ(ParseIntegerList("4,16", 1, 16, "--n"), (std::vector<int64_t>{4, 16}));
   for (const char* text : {"", "4,", ",4", "4,,5", "4,17", "4 5"}) {

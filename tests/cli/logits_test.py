@@ -1,8 +1,14 @@
 """mla logits: the file, the golden figures, stepping and chunks."""
 import json
+import os
+import shutil
+import signal
 import statistics
+import subprocess
+import time
 
-from support import ATTENTION, F32, GOLDENS, STORIES, TestCase, golden, main, mla, tensors
+from support import (ATTENTION, F32, GOLDENS, PROGRAM, STORIES, TestCase, environment, golden, main,
+                     tensors)
 
 TOLERANCE = 1e-3  # of the golden logits' standard deviation
 
@@ -65,6 +71,61 @@ class Logits(TestCase):
                        self.dir)
         self.fail_with(1, "No space left", "logits", "-m", STORIES, "--tokens", "1", "--out",
                        "/dev/full")
+
+    def test_never_replaces_what_it_reads(self):
+        model = self.dir / "model"
+        shutil.copytree(STORIES, model)
+        for name in ("model.safetensors", "config.json"):
+            before = (model / name).read_bytes()
+            link = self.dir / "link"
+            os.symlink(model / name, link)
+            for out in (model / name, link):
+                self.fail_with(2, "a file of the model", "logits", "-m", model, "--tokens", "0,1",
+                               "--out", out)
+            link.unlink()
+            self.assertEqual((model / name).read_bytes(), before)
+        ids = self.write("ids.json", "[0,1]")
+        self.fail_with(2, "--tokens-file", "logits", "-m", STORIES, "--tokens-file", ids, "--out",
+                       ids)
+        self.assertEqual(ids.read_text(), "[0,1]")
+        self.fail_with(2, ["--out", "standard output"], "logits", "-m", STORIES, "--tokens", "0",
+                       "--out", "-")
+
+    def test_links_and_devices(self):
+        want = self.logits(STORIES, [0, 1])
+        os.symlink("real.safetensors", self.dir / "link")  # leads nowhere yet
+        for _ in range(2):
+            self.succeed("logits", "-m", STORIES, "--tokens", "0,1", "--out", self.dir / "link")
+            self.assertTrue((self.dir / "link").is_symlink())
+            self.assertEqual(tensors(self.dir / "real.safetensors")["logits"], want)
+        piped = self.succeed("logits", "-m", STORIES, "--tokens", "0,1", "--out", "/dev/stdout")
+        self.assertEqual(tensors(self.write("piped", piped.bytes))["logits"], want)
+        self.succeed("logits", "-m", STORIES, "--tokens", "0,1", "--out", "/dev/null")
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir()),
+                         ["l.safetensors", "link", "piped", "real.safetensors"])
+
+    def test_a_signal_leaves_everything_as_it_was(self):
+        out = self.write("old.safetensors", "old")
+        ids = self.write("ids.json", json.dumps([2 + i for i in range(1900)]))
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            p = subprocess.Popen(
+                [PROGRAM, "logits", "-m", str(STORIES), "--tokens-file", str(ids), "--out",
+                 str(out), "--kernels", "reference", "--threads", "1", "--attention", "absorbed"],
+                stderr=subprocess.PIPE, env=environment())
+            self.assertIn(b"folded", p.stderr.readline())
+            time.sleep(0.5)
+            p.send_signal(number)
+            _, err = p.communicate(timeout=60)
+            self.assertEqual(p.returncode, status, err)
+            self.assertIn(b"of 1900 tokens", err)
+            self.assertEqual(out.read_text(), "old")
+            self.assertEqual(sorted(p.name for p in self.dir.iterdir()),
+                             ["ids.json", "old.safetensors"])
+
+    def test_a_failed_run_leaves_an_older_file(self):
+        out = self.write("old.safetensors", "old")
+        self.fail_with(2, "4096", "logits", "-m", STORIES, "--tokens", "1,4096", "--out", out)
+        self.assertEqual(out.read_text(), "old")
 
     def test_a_failed_run_leaves_no_file(self):
         out = self.dir / "bad.safetensors"

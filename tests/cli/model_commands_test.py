@@ -1,6 +1,7 @@
 """mla perplexity and mla inspect."""
 import math
 import os
+import random
 import unittest
 
 from support import ATTENTION, F32, GOLDENS, STORIES, TestCase, golden, main, mla
@@ -52,6 +53,11 @@ class Perplexity(TestCase):
         out = self.succeed("perplexity", "-m", STORIES, "-p", "Once upon a time").out
         self.assertRegex(out, r"\Aperplexity [\d.]+ \| [\d.]+ nats per token \| \d+ tokens predicted\n\Z")
 
+    def test_without_a_tokenizer(self):
+        result = self.fail_with(2, ["perplexity", "tokenizer.json"], "perplexity", "-m",
+                                GOLDENS / "deepseek_v3", "-p", "x")
+        self.assertNotIn("token ids", result.err)
+
     def test_nothing_to_predict(self):
         self.fail_with(2, "nothing to predict", "perplexity", "-m", STORIES, "-p", "")
         self.fail_with(2, "at least 2", "perplexity", "-m", STORIES, "-p", "some text", "--ctx",
@@ -96,14 +102,15 @@ class Inspect(TestCase):
 
     @unittest.skipIf(os.environ.get("MLA_SANITIZED"), "a sanitizer has memory of its own")
     def test_total_is_what_a_run_uses(self):
-        # Long enough that every chunk buffer, expert and cache row has been touched.
-        prompt = self.write("prompt.txt", PERPLEXITY["text"][:4000])
+        # Every embedding page, expert, cache row and buffer is touched: full chunks of 512, and a
+        # last one of the 64 rows that are the most for absorbed attention without up-projection.
+        ids = [0] + random.Random(1).choices(range(2, 4096), k=3 * 512 + 64 - 1)
         for attention in ATTENTION:
-            run = self.succeed("generate", "-m", STORIES, "-f", prompt, "-n", "200",
-                               "--ignore-eos", "--attention", attention, "--json").json
+            run = self.succeed("generate", "-m", STORIES, "--tokens", ",".join(map(str, ids)), "-n",
+                               "300", "--ignore-eos", "--attention", attention, "--json").json
             plan = self.succeed("inspect", "-m", STORIES, "--attention", attention, "--ctx",
-                                run["prompt_tokens"] + 200, "--json").json
-            self.assertAlmostEqual(plan["total_bytes"] / run["peak_rss_bytes"], 1, delta=0.02)
+                                len(ids) + 300, "--json").json
+            self.assertAlmostEqual(plan["total_bytes"] / run["peak_rss_bytes"], 1, delta=0.01)
             # The weights, the cache and at most 60 MB more.
             self.assertLessEqual(run["peak_rss_bytes"], plan["weights"]["file_bytes"] +
                                  run["cache_bytes"] + 60_000_000)

@@ -97,16 +97,23 @@ class Lines(TestCase):
         self.assertIn("tokens", self.succeed("tokenize", "-m", STORIES, "--jsonl", "-f", path).json)
 
     def test_bad_lines_are_named(self):
+        first = self.succeed("tokenize", "-m", STORIES, "--jsonl", stdin=b'{"text":"a"}\n').out
         for line in (b"{", b"[1]", b"3", b"{}", b'{"text":3}', b'{"text":"\\ud800"}',
                      b'{"bytes_hex":"6"}', b'{"bytes_hex":"zz"}', b'{"text":"a","bytes_hex":"61"}',
                      b"\xff", b"[" * 100_000):
             result = mla("tokenize", "-m", STORIES, "--jsonl", stdin=b'{"text":"a"}\n' + line)
             self.assertEqual(result.status, 2, line[:40])
             self.assertIn("standard input, line 2", result.err)
+            self.assertEqual(result.out, first)
         for line in (b'{"tokens":3}', b'{"tokens":["1"]}', b'{"tokens":[-1]}', b'{"text":"a"}'):
             result = mla("detokenize", "-m", STORIES, "--jsonl", stdin=line)
             self.assertEqual(result.status, 2, line)
             self.assertIn("standard input, line 1", result.err)
+        result = mla("detokenize", "-m", STORIES, "--jsonl",
+                     stdin=b'{"tokens":[5]}\n\n{"tokens":[4096]}\n{"tokens":[5]}\n')
+        self.assertEqual((result.status, result.out.count("\n")), (2, 1))
+        self.assertIn("standard input, line 3: ", result.err)
+        self.assertIn("4096", result.err)
 
     def test_id_outside_of_the_vocabulary(self):
         self.fail_with(2, "4096", "detokenize", "-m", STORIES, "--tokens", "1,4096")

@@ -56,6 +56,12 @@ class LogitsFileTest : public testing::Test {
  protected:
   TempDir dir_;
   std::string path_ = dir_.path() + "/logits.safetensors";
+
+  /// Files and links in the directory.
+  int64_t Names() const {
+    const auto all = std::filesystem::directory_iterator(dir_.path());
+    return std::distance(begin(all), end(all));
+  }
 };
 
 TEST_F(LogitsFileTest, HoldsTheRows) {
@@ -83,15 +89,57 @@ TEST_F(LogitsFileTest, LeavesNoHalfFileBehind) {
     file.Append(std::vector<float>{1, 2, 3});
     ExpectError(ErrorCode::kUsage, {"2 rows", "1"}, [&] { file.Finish(); });
   }
-  EXPECT_FALSE(std::filesystem::exists(path_));
   { LogitsFile never_begun(path_); }
-  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_EQ(Names(), 0);
 }
 
-TEST_F(LogitsFileTest, KeepsAnOlderFileThatItDidNotBeginToReplace) {
+TEST_F(LogitsFileTest, KeepsAnOlderFileThatItDidNotReplace) {
   std::ofstream(path_) << "old";
   { LogitsFile file(path_); }
   EXPECT_EQ(ReadWholeFile(path_), "old");
+  {
+    LogitsFile file(path_);
+    file.Begin(1, 3);
+  }
+  EXPECT_EQ(ReadWholeFile(path_), "old");
+  EXPECT_EQ(Names(), 1);
+}
+
+TEST_F(LogitsFileTest, ReplacesAFileAtTheEndAndNotItsInode) {
+  std::ofstream(path_) << "old";
+  std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
+  std::ifstream reader(path_);  // as somebody who has the file mapped
+  LogitsFile file(path_);
+  file.Begin(1, 3);
+  file.Append(std::vector<float>(3));
+  EXPECT_EQ(ReadWholeFile(path_), "old");
+  file.Finish();
+  EXPECT_GT(std::filesystem::file_size(path_), 12u);
+  EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms::owner_all);
+  std::string read;
+  reader >> read;
+  EXPECT_EQ(read, "old");
+  EXPECT_EQ(Names(), 1);
+}
+
+TEST_F(LogitsFileTest, FollowsLinks) {
+  const std::string link = dir_.path() + "/link";
+  const std::string second = dir_.path() + "/second";
+  std::filesystem::create_symlink("logits.safetensors", link);
+  std::filesystem::create_symlink(link, second);
+  for (int i = 0; i < 2; ++i) {  // the links lead nowhere, then to a file
+    LogitsFile file(second);
+    file.Begin(1, 1);
+    file.Append(std::vector<float>(1));
+    file.Finish();
+    EXPECT_TRUE(std::filesystem::is_symlink(second));
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(path_)));
+  }
+  EXPECT_EQ(Names(), 3);
+  std::filesystem::create_symlink("loop", dir_.path() + "/loop");
+  ExpectError(ErrorCode::kIo, {"/loop", "symbolic links"},
+              [&] { LogitsFile file(dir_.path() + "/loop"); });
 }
 
 TEST_F(LogitsFileTest, RefusesWrongRows) {

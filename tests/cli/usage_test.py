@@ -36,6 +36,18 @@ class Help(TestCase):
             self.assertRegex(forced, r"chosen +%s \(.*MLA_ISA.*\)" % isa)
 
 
+    def test_a_variable_that_names_no_isa(self):
+        env = environment(MLA_ISA="bogus")
+        out = self.succeed("--version", env=env).out
+        self.assertRegex(out, r"(?m)^chosen +none \(.*MLA_ISA.*'bogus'.*\)")
+        for command in (["generate", "-p", "x"], ["inspect"], ["perplexity", "-p", "a b"]):
+            result = self.fail_with(2, ["MLA_ISA", "'bogus'", "avx"], *command, "-m", STORIES,
+                                    env=env)
+            self.assertNotIn("--help", result.err)
+        result = self.fail_with(2, "MLA_ISA", "bench", "attention", env=env)
+        self.assertNotIn("--help", result.err)
+
+
 class Options(TestCase):
     def test_unknown_options_and_commands(self):
         for command in [[]] + COMMANDS:
@@ -45,6 +57,8 @@ class Options(TestCase):
             required += ["attention"] if command == ["bench"] else []
             self.fail_with(2, "--no-such-option", *command, *required, "--no-such-option")
         self.fail_with(2, "frobnicate", "frobnicate")
+        self.fail_with(2, "arguments: one two three\n", "generate", "-m", STORIES, "-p", "x", "one",
+                       "two", "three")
         self.fail_with(2, "--model is required", "generate", "-p", "x")
         self.fail_with(2, "--out is required", "logits", "-m", STORIES, "--tokens", "1")
         self.fail_with(2, "subcommand", "bench")
@@ -62,6 +76,11 @@ class Options(TestCase):
         for option in ("--threads", "--ctx", "--prefill-chunk", "--repeat-penalty"):
             self.fail_with(2, option + ": expected", "generate", "-m", STORIES, "-p", "x", option,
                            "0")
+
+    def test_top_p_is_above_0(self):
+        for value in ("0", "0.0", "-1", "1.5"):
+            self.fail_with(2, f"--top-p: expected a number above 0, at most 1, found '{value}'",
+                           "generate", "-m", STORIES, "-p", "x", "--top-p", value)
 
     def test_choices_are_listed(self):
         for option, choices in (("--attention", ["decompressed", "absorbed", "split-kv", "auto"]),
