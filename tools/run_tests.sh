@@ -75,7 +75,7 @@ stage_asan() {
   configure asan && compile build-asan
   local status=$?
   count "$status" "build of asan"
-  if [ "$status" -eq 0 ]; then run_ctest asan build-asan -LE '^isa$'; fi
+  if [ "$status" -eq 0 ]; then run_ctest asan build-asan -LE '^(isa|figures)$'; fi
 }
 
 stage_tsan() {
@@ -85,7 +85,7 @@ stage_tsan() {
   [ "$status" -eq 0 ] || return
   # The sanitizer's shadow memory collides with the wide address randomisation of newer kernels.
   if setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
-  TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan -L '^threaded$' -LE '^isa$'
+  TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan -L '^threaded$' -LE '^(isa|figures)$'
   launcher=()
 }
 
