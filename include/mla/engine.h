@@ -132,19 +132,23 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
+  /// Asked between layers and after each chunk with the tokens that are in and those in all;
+  /// returning false stops.
+  using Progress = std::function<bool(int64_t done, int64_t total)>;
+
   /// Appends tokens, in chunks of prefill_chunk. Throws kBadInput for an id out of range or an
-  /// empty list, kContextFull (nothing is appended then), kNumeric naming the layer.
-  /// `progress(done, total)` is called after each chunk; returning false stops (the chunks done so
-  /// far stay). Returns the number of tokens appended.
-  int64_t Feed(std::span<const int32_t> tokens,
-               const std::function<bool(int64_t, int64_t)>& progress = {});
+  /// empty list, kContextFull (nothing is appended then), kNumeric naming the layer (the chunk it
+  /// happened in is not appended). When `progress` stops, chunks that are done stay and the one
+  /// under way is dropped. Returns the number of tokens appended.
+  int64_t Feed(std::span<const int32_t> tokens, const Progress& progress = {});
 
   /// Logits [vocab] after the last token fed, valid until the next Feed. Empty before the first.
   std::span<const float> logits() const;
 
   /// As Feed, but hands out the logits of every position: on_row(position, logits [vocab]).
-  void FeedForLogits(std::span<const int32_t> tokens,
-                     const std::function<void(int64_t, std::span<const float>)>& on_row);
+  int64_t FeedForLogits(std::span<const int32_t> tokens,
+                        const std::function<void(int64_t, std::span<const float>)>& on_row,
+                        const Progress& progress = {});
 
   /// The next token after the last one fed. The same options, seed and tokens give the same result.
   int32_t Sample(const SamplingOptions& options);

@@ -148,7 +148,7 @@ Generated Decode(const Model& model, Session& session, const GenerateArgs& args,
   const SamplingOptions sampling = Sampling(model, args);
   TextWriter writer(model, args);
   Stopwatch watch;
-  result.prompt_fed = FeedPrompt(session, Pacer(model, args.engine), prompt);
+  result.prompt_fed = FeedPrompt(session, prompt);
   result.prompt_seconds = watch.Seconds();
   watch.Restart();
   while (!Interrupted() && static_cast<int64_t>(result.tokens.size()) < args.max_tokens) {

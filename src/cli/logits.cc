@@ -60,21 +60,19 @@ void CheckOutput(const LogitsArgs& args) {
 }
 
 /// Returns the number of tokens fed: fewer than there are after Ctrl-C.
-int64_t WriteRows(const LogitsArgs& args, const std::vector<int32_t>& tokens, Pacer pacer,
-                  Session& session, LogitsFile& file) {
-  const int64_t total = static_cast<int64_t>(tokens.size());
+int64_t WriteRows(const LogitsArgs& args, const std::vector<int32_t>& tokens, Session& session,
+                  LogitsFile& file) {
   const auto append = [&file](int64_t /*position*/, std::span<const float> row) {
     file.Append(row);
   };
-  int64_t done = 0;
-  while (done < total && !Interrupted()) {
-    const int64_t count = args.step ? 1 : pacer.Next(total - done);
-    Stopwatch watch;
-    session.FeedForLogits({tokens.data() + done, static_cast<size_t>(count)}, append);
-    pacer.Took(count, watch.Seconds());
-    done += count;
+  const auto keep_going = [](int64_t /*done*/, int64_t /*total*/) { return !Interrupted(); };
+  const std::span<const int32_t> all(tokens);
+  if (!args.step) return session.FeedForLogits(all, append, keep_going);
+  size_t done = 0;
+  while (done < all.size() && session.FeedForLogits(all.subspan(done, 1), append, keep_going) > 0) {
+    ++done;
   }
-  return done;
+  return static_cast<int64_t>(done);
 }
 
 int RunLogits(LogitsArgs& args) {
@@ -91,7 +89,7 @@ int RunLogits(LogitsArgs& args) {
   CatchInterrupt(kTerminate);
   file.Begin(count, model.info().vocab);
   Stopwatch watch;
-  const int64_t done = WriteRows(args, tokens, Pacer(model, args.engine), session, file);
+  const int64_t done = WriteRows(args, tokens, session, file);
   if (done < count) {
     PrintError(fmt::format("interrupted after {} of {} tokens; '{}' is not written", done, count,
                            args.out));

@@ -149,11 +149,8 @@ void AddEngineOptions(Command command, EngineArgs& args) {
              "Most tokens in the cache (default: what the input needs, at most the trained length)",
              [&](int64_t value) { session.context = value; });
   AddInteger(command, "--prefill-chunk", 1, kMaxTokens,
-             "Prompt tokens per forward pass (default: 512, fewer where that would take seconds)",
-             [&](int64_t value) {
-               session.prefill_chunk = value;
-               args.exact_chunk = true;
-             });
+             "Most prompt tokens per forward pass (default: 512)",
+             [&](int64_t value) { session.prefill_chunk = value; });
   command.AddFlag("--verbose", "More about loading on standard error",
                   [&] { args.verbose = true; });
 }

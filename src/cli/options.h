@@ -20,7 +20,6 @@ struct EngineArgs {
   std::string model;
   LoadOptions load;
   SessionOptions session;
-  bool exact_chunk = false;  ///< --prefill-chunk was given
   bool verbose = false;
 };
 

@@ -40,77 +40,23 @@ void CheckTokens(const Model& model, const std::vector<int32_t>& tokens) {
   }
 }
 
-namespace {
-
-constexpr double kPieceSeconds = 0.5;
-// Fewer tokens per pass read the weights too often to be worth it.
-constexpr int64_t kLeastPiece = 64;
-
-/// A guess for the first pass, before anything was measured: multiply-adds with every expert that a
-/// token does not use left out, over a speed that any machine reaches.
-double GuessSecondsPerToken(const Model& model) {
-  const ModelInfo& info = model.info();
-  double parameters = 0;
-  for (const NamedBytes& kind : info.kinds) {
-    const bool routed = kind.kind == "routed_experts" && info.experts > 0;
-    const double share =
-        routed ? static_cast<double>(info.experts_per_token) / static_cast<double>(info.experts)
-               : 1;
-    if (kind.kind != "embedding") parameters += share * static_cast<double>(kind.parameters);
-  }
-  const bool slow = model.isa() == "reference" || model.isa() == "scalar";
-  const double flops = slow ? 0.5e9 : 8e9;  // per second and thread
-  return 2 * parameters / (flops * model.threads());
-}
-
-}  // namespace
-
-Pacer::Pacer(const Model& model, const EngineArgs& args)
-    : chunk_(args.session.prefill_chunk),
-      exact_(args.exact_chunk),
-      seconds_per_token_(GuessSecondsPerToken(model)) {}
-
-int64_t Pacer::Next(int64_t left) const {
-  int64_t piece = chunk_;
-  while (!exact_ && piece / 2 >= kLeastPiece &&
-         static_cast<double>(std::min(piece, left)) * seconds_per_token_ > kPieceSeconds) {
-    piece /= 2;
-  }
-  return std::min(piece, left);
-}
-
-void Pacer::Took(int64_t tokens, double seconds) {
-  // A pass of a few tokens says little: most of its time goes into reading the weights.
-  if (tokens >= kLeastPiece) seconds_per_token_ = seconds / static_cast<double>(tokens);
-}
-
-int64_t FeedPrompt(Session& session, Pacer pacer, const std::vector<int32_t>& tokens) {
-  const int64_t total = static_cast<int64_t>(tokens.size());
-  if (total > session.context()) {
-    Fail(ErrorCode::kContextFull, "the prompt has {} tokens, the context holds {}", total,
-         session.context());
-  }
+int64_t FeedPrompt(Session& session, const std::vector<int32_t>& tokens) {
   const bool terminal = StderrIsTerminal();
-  int64_t done = 0;
-  bool shown = false;
-  while (done < total && !Interrupted()) {
-    const int64_t count = pacer.Next(total - done);
-    Stopwatch watch;
-    session.Feed({tokens.data() + done, static_cast<size_t>(count)});
-    pacer.Took(count, watch.Seconds());
-    done += count;
-    if (terminal && done < total) {
+  int64_t shown = 0;
+  const int64_t fed = session.Feed(tokens, [&](int64_t done, int64_t total) {
+    if (terminal && done > shown && done < total) {
       std::fprintf(stderr, "\rprompt %lld/%lld tokens", static_cast<long long>(done),
                    static_cast<long long>(total));
       std::fflush(stderr);
-      shown = true;
+      shown = done;
     }
-  }
-  if (shown) {
+    return !Interrupted();
+  });
+  if (shown > 0) {
     std::fprintf(stderr, "\r\033[K");
     std::fflush(stderr);
   }
-  return done;
+  return fed;
 }
 
 }  // namespace mla

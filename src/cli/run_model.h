@@ -32,26 +32,9 @@ void FitContext(const Model& model, int64_t prompt, int64_t extra, SessionOption
 /// Throws kBadInput for an id outside of the model's vocabulary.
 void CheckTokens(const Model& model, const std::vector<int32_t>& tokens);
 
-/// Cuts a long input into forward passes of at most --prefill-chunk tokens that take about half a
-/// second each, so that Ctrl-C is heard soon. Where a full chunk is as quick as that, and with an
-/// explicit --prefill-chunk, every piece is a full chunk.
-class Pacer {
- public:
-  Pacer(const Model& model, const EngineArgs& args);
-  /// Tokens of the next pass, at most `left`.
-  int64_t Next(int64_t left) const;
-  /// What the last pass took.
-  void Took(int64_t tokens, double seconds);
-
- private:
-  int64_t chunk_;
-  bool exact_;
-  double seconds_per_token_;
-};
-
-/// Feeds the prompt; shows progress on a terminal, stops between passes after Ctrl-C. Returns the
+/// Feeds the prompt; shows progress on a terminal, stops within a layer after Ctrl-C. Returns the
 /// number of tokens fed.
-int64_t FeedPrompt(Session& session, Pacer pacer, const std::vector<int32_t>& tokens);
+int64_t FeedPrompt(Session& session, const std::vector<int32_t>& tokens);
 
 }  // namespace mla
 

@@ -21,20 +21,28 @@ class SessionImpl {
     model->scratch.Reserve(ForwardScratchFloats(model->config, resolved.layout));
   }
 
-  // One forward pass over at most resolved.chunk tokens. Leaves the cache as it was if it fails.
-  void Step(std::span<const int32_t> tokens) {
+  // One forward pass over at most resolved.chunk tokens. Leaves the cache as it was if it fails or
+  // is stopped (false).
+  bool Step(std::span<const int32_t> tokens, const std::function<bool()>& keep_going) {
     const int64_t rows = static_cast<int64_t>(tokens.size());
     const AttentionItem item{&cache, 0, rows, cache.offset()};
     cache.Extend(rows);
     has_logits = false;
+    bool finished = false;
     try {
       OpContext context = model->Context();
-      forward.Run(context, tokens, std::span(&item, 1), resolved.mode, &stats);
+      finished =
+          forward.Run(context, tokens, std::span(&item, 1), resolved.mode, &stats, keep_going);
     } catch (...) {
       cache.Trim(rows);
       throw;
     }
-    history.insert(history.end(), tokens.begin(), tokens.end());
+    if (finished) {
+      history.insert(history.end(), tokens.begin(), tokens.end());
+    } else {
+      cache.Trim(rows);
+    }
+    return finished;
   }
 
   void LastLogits(int64_t row) {
@@ -63,19 +71,27 @@ class SessionImpl {
     }
   }
 
-  // Runs `tokens` chunk by chunk; after(first token of the chunk, rows) returns false to stop.
+  // Runs `tokens` chunk by chunk; after(rows of the chunk) takes the logits while they are there.
   template <typename After>
-  int64_t FeedChunks(std::span<const int32_t> tokens, After after) {
+  int64_t FeedChunks(std::span<const int32_t> tokens, const Session::Progress& progress,
+                     After after) {
     Check(tokens);
     std::lock_guard<std::mutex> lock(model->mutex);
-    size_t done = 0;
-    while (done < tokens.size()) {
-      const size_t rows = std::min(static_cast<size_t>(resolved.chunk), tokens.size() - done);
-      Step(tokens.subspan(done, rows));
+    const int64_t total = static_cast<int64_t>(tokens.size());
+    int64_t done = 0;
+    std::function<bool()> keep_going;
+    if (progress) keep_going = [&] { return progress(done, total); };
+    while (done < total) {
+      const int64_t rows = std::min(resolved.chunk, total - done);
+      if (!Step(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), keep_going)) {
+        break;
+      }
       done += rows;
-      if (!after(done - rows, static_cast<int64_t>(rows))) break;
+      const bool stop = progress && !progress(done, total);
+      after(rows, stop || done == total);
+      if (stop) break;
     }
-    return static_cast<int64_t>(done);
+    return done;
   }
 
   void ReportLoad() const;
@@ -121,26 +137,20 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-int64_t Session::Feed(std::span<const int32_t> tokens,
-                      const std::function<bool(int64_t, int64_t)>& progress) {
-  int64_t last = 0;
-  const int64_t total = static_cast<int64_t>(tokens.size());
-  const int64_t done = impl_->FeedChunks(tokens, [&](size_t first, int64_t rows) {
-    last = rows - 1;
-    return !progress || progress(static_cast<int64_t>(first) + rows, total);
+int64_t Session::Feed(std::span<const int32_t> tokens, const Progress& progress) {
+  return impl_->FeedChunks(tokens, progress, [&](int64_t rows, bool last) {
+    if (last) impl_->LastLogits(rows - 1);
   });
-  std::lock_guard<std::mutex> lock(impl_->model->mutex);
-  impl_->LastLogits(last);
-  return done;
 }
 
-void Session::FeedForLogits(std::span<const int32_t> tokens,
-                            const std::function<void(int64_t, std::span<const float>)>& on_row) {
+int64_t Session::FeedForLogits(std::span<const int32_t> tokens,
+                               const std::function<void(int64_t, std::span<const float>)>& on_row,
+                               const Progress& progress) {
   constexpr int64_t kRows = 16;  // bounds the buffer, whatever the chunk
   SessionImpl& s = *impl_;
   const int64_t vocab = s.model->config.vocab_size;
   const FloatBuffer block(std::min(kRows, s.resolved.chunk) * vocab);
-  s.FeedChunks(tokens, [&](size_t, int64_t rows) {
+  return s.FeedChunks(tokens, progress, [&](int64_t rows, bool) {
     const int64_t position = s.cache.offset() - rows;
     OpContext context = s.model->Context();
     for (int64_t i = 0; i < rows; i += kRows) {
@@ -154,7 +164,6 @@ void Session::FeedForLogits(std::span<const int32_t> tokens,
       std::copy(last, last + vocab, s.logits.data());
     }
     s.has_logits = true;
-    return true;
   });
 }
 

@@ -61,8 +61,9 @@ int64_t Forward::bytes() const {
          8 * static_cast<int64_t>(positions_.size()) + attention_.bytes() + mlp_.bytes();
 }
 
-void Forward::Run(OpContext& context, std::span<const int32_t> tokens,
-                  std::span<const AttentionItem> items, DecodeMode mode, PathStats* stats) {
+bool Forward::Run(OpContext& context, std::span<const int32_t> tokens,
+                  std::span<const AttentionItem> items, DecodeMode mode, PathStats* stats,
+                  const std::function<bool()>& keep_going) {
   const int64_t rows = static_cast<int64_t>(tokens.size());
   Require(rows > 0 && rows <= max_rows_ && !items.empty(), "Forward::Run: number of rows");
   for (const AttentionItem& item : items) {
@@ -92,11 +93,13 @@ void Forward::Run(OpContext& context, std::span<const int32_t> tokens,
   args.hidden = config_.hidden_size;
   args.normed = normed_.data();
   for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
+    if (keep_going && !keep_going()) return false;
     args.weights = &weights_.layers[layer];
     args.fold = &folds_[layer];
     args.layer = static_cast<int64_t>(layer);
     DecoderLayer(context, step, args, attention_, mlp_, x_.data());
   }
+  return true;
 }
 
 void Forward::Logits(OpContext& context, int64_t first, int64_t rows, float* logits) {

@@ -4,6 +4,7 @@
 #define MLA_MODEL_FORWARD_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,8 +30,11 @@ class Forward {
   /// tokens [T], ids in range; item i's rows are tokens[first_row, first_row + rows), and its cache
   /// is already extended over their positions. Leaves the final hidden states for Logits. Throws
   /// kNumeric naming the layer if a NaN or infinity appears; the caller then trims the caches.
-  void Run(OpContext& context, std::span<const int32_t> tokens,
-           std::span<const AttentionItem> items, DecodeMode mode, PathStats* stats);
+  /// `keep_going`, if any, is asked before each layer; when it says no, Run returns false at once,
+  /// with nothing to take logits from.
+  bool Run(OpContext& context, std::span<const int32_t> tokens,
+           std::span<const AttentionItem> items, DecodeMode mode, PathStats* stats,
+           const std::function<bool()>& keep_going = {});
 
   /// Logits [rows, V] of rows [first, first + rows) of the last Run. Throws kNumeric.
   void Logits(OpContext& context, int64_t first, int64_t rows, float* logits);

@@ -170,17 +170,33 @@ TEST(Session, ContextMustFitIntoMemory) {
 
 TEST(Session, ProgressStopsBetweenChunks) {
   Session session(Stories(), {.attention = Attention::kAbsorbed, .prefill_chunk = 10});
-  int calls = 0;
   EXPECT_EQ(session.Feed(SomeTokens(55),
                          [&](int64_t done, int64_t total) {
                            EXPECT_EQ(total, 55);
-                           ++calls;
                            return done < 30;
                          }),
             30);
-  EXPECT_EQ(calls, 3);
   EXPECT_EQ(session.position(), 30);
   EXPECT_FALSE(session.logits().empty());
+}
+
+TEST(Session, ProgressStopsBetweenLayersAndDropsTheChunk) {
+  Session session(Stories(), {.attention = Attention::kAbsorbed, .prefill_chunk = 10});
+  int calls = 0;
+  // Seven calls per chunk: before each of six layers, and after the chunk.
+  const auto stop_in_the_second = [&](int64_t, int64_t) { return ++calls < 7 + 4; };
+  EXPECT_EQ(session.Feed(SomeTokens(55), stop_in_the_second), 10);
+  EXPECT_EQ(calls, 11);
+  EXPECT_EQ(session.position(), 10);
+  // What follows is as if the stopped chunk had never been.
+  const auto ids = SomeTokens(55);
+  session.Feed(std::span(ids).subspan(10));
+  const auto want =
+      LogitsAfter(Stories(), ids, {.attention = Attention::kAbsorbed, .prefill_chunk = 10});
+  EXPECT_TRUE(std::equal(want.begin(), want.end(), session.logits().begin()));
+  calls = 100;
+  EXPECT_EQ(session.Feed(ids, stop_in_the_second), 0);
+  EXPECT_TRUE(session.logits().empty());
 }
 
 TEST(Session, TwoSessionsDoNotMeet) {
