@@ -1,31 +1,38 @@
 #include "layers/mlp.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "ops/linear.h"
 
 namespace mla {
 namespace {
 
-// Rows of an expert's output that a task holds in scratch before adding them to the tokens.
-constexpr int64_t kDownRows = 64;
+// Rows of a product that a task holds in scratch.
+constexpr int64_t kScratchRows = 64;
 // Output columns per task of the down products.
 constexpr int64_t kDownColumns = 64;
 
 // gate and up products of weight rows [begin, begin + count) with SwiGLU applied, for `rows` rows
-// of x; row i is x row tokens[i], or row i if tokens is null. Result in gate [rows, I].
+// of x; row i is x row tokens[i], or row i if tokens is null. Result in gate [rows, I]; the up
+// product lives in thread scratch, some rows at a time.
 void GateUp(const KernelTable& kernels, const MlpWeights& w, const float* x, int64_t hidden,
             const int32_t* tokens, int64_t rows, int64_t begin, int64_t count, float* gate,
-            float* up) {
+            float* scratch) {
   const int64_t width = w.gate.rows;
-  for (const auto& [weight, y] : {std::pair{&w.gate, gate}, std::pair{&w.up, up}}) {
-    MatmulArgs args = ProductNt(x, hidden, rows, weight->Rows(begin, count), y + begin, width);
-    args.a_rows = tokens;
-    kernels.matmul_nt(args);
-  }
-  for (int64_t i = 0; i < rows; ++i) {
-    float* g = gate + i * width + begin;
-    kernels.swiglu(g, up + i * width + begin, g, count);
+  for (int64_t first = 0; first < rows; first += kScratchRows) {
+    const int64_t part = std::min(kScratchRows, rows - first);
+    float* g = gate + first * width + begin;
+    for (const auto& [weight, y, stride] :
+         {std::tuple{&w.gate, g, width}, std::tuple{&w.up, scratch, count}}) {
+      const float* source = tokens != nullptr ? x : x + first * hidden;
+      MatmulArgs args = ProductNt(source, hidden, part, weight->Rows(begin, count), y, stride);
+      args.a_rows = tokens != nullptr ? tokens + first : nullptr;
+      kernels.matmul_nt(args);
+    }
+    for (int64_t i = 0; i < part; ++i) {
+      kernels.swiglu(g + i * width, scratch + i * count, g + i * width, count);
+    }
   }
 }
 
@@ -63,12 +70,11 @@ void RouteRows(OpContext& context, const RouterConfig& router, const MoeWeights&
 
 MlpBuffers::MlpBuffers(const RouterConfig& router, int64_t dense_width, int64_t expert_width,
                        int64_t max_rows)
-    : gate(max_rows * dense_width), up(max_rows * dense_width) {
+    : gate(max_rows * dense_width) {
   if (router.experts == 0) return;
   const int64_t pairs = max_rows * router.experts_per_token;
   logits = FloatBuffer(max_rows * router.experts);
   expert_gate = FloatBuffer(pairs * expert_width);
-  expert_up = FloatBuffer(pairs * expert_width);
   weights = FloatBuffer(pairs);
   ids.resize(static_cast<size_t>(pairs));
   tokens.resize(static_cast<size_t>(pairs));
@@ -78,23 +84,22 @@ MlpBuffers::MlpBuffers(const RouterConfig& router, int64_t dense_width, int64_t 
 }
 
 int64_t MlpBuffers::bytes() const {
-  return 4 *
-         (gate.size() + up.size() + logits.size() + expert_gate.size() + expert_up.size() +
-          weights.size() + static_cast<int64_t>(ids.size() + tokens.size() + row_weight.size()));
+  return 4 * (gate.size() + logits.size() + expert_gate.size() + weights.size() +
+              static_cast<int64_t>(ids.size() + tokens.size() + row_weight.size()));
 }
 
-int64_t MoeScratchFloats(const RouterConfig& router) {
-  return std::max(3 * router.experts, kDownRows * kDownColumns);
+int64_t MlpScratchFloats(const RouterConfig& router) {
+  return std::max(3 * router.experts, kScratchRows * std::max(kDownColumns, kMostLinearBlockRows));
 }
 
 void Mlp(OpContext& context, const MlpWeights& weights, MlpBuffers& buffers, const float* x,
          int64_t rows, int64_t hidden, float* residual) {
   const int64_t width = weights.gate.rows;
   const int64_t block = LinearBlockRows(weights.gate);
-  context.pool.Run((width + block - 1) / block, [&](int64_t task, int) {
+  context.pool.Run((width + block - 1) / block, [&](int64_t task, int thread) {
     const int64_t begin = task * block;
     GateUp(context.kernels, weights, x, hidden, nullptr, rows, begin,
-           std::min(block, width - begin), buffers.gate.data(), buffers.up.data());
+           std::min(block, width - begin), buffers.gate.data(), context.scratch.Get(thread));
   });
   const Linear down{weights.down, nullptr};
   const LinearOutput out[] = {{&down, residual, hidden}};
@@ -113,19 +118,19 @@ void Moe(OpContext& context, const RouterConfig& router, const MoeWeights& weigh
   const int64_t per_expert = (width + block - 1) / block;
   const int64_t routed_tasks = per_expert * static_cast<int64_t>(b.active.size());
   const int64_t shared_tasks = (shared_width + block - 1) / block;
-  context.pool.Run(routed_tasks + shared_tasks, [&](int64_t task, int) {
+  context.pool.Run(routed_tasks + shared_tasks, [&](int64_t task, int thread) {
+    float* scratch = context.scratch.Get(thread);
     if (task >= routed_tasks) {
       const int64_t begin = (task - routed_tasks) * block;
       GateUp(kernels, weights.shared, x, hidden, nullptr, rows, begin,
-             std::min(block, shared_width - begin), b.gate.data(), b.up.data());
+             std::min(block, shared_width - begin), b.gate.data(), scratch);
       return;
     }
     const size_t e = static_cast<size_t>(b.active[static_cast<size_t>(task / per_expert)]);
     const int64_t first = b.first[e];
     const int64_t begin = task % per_expert * block;
     GateUp(kernels, weights.experts[e], x, hidden, b.tokens.data() + first, b.first[e + 1] - first,
-           begin, std::min(block, width - begin), b.expert_gate.data() + first * width,
-           b.expert_up.data() + first * width);
+           begin, std::min(block, width - begin), b.expert_gate.data() + first * width, scratch);
   });
 
   // Region 2: each task owns some output columns and walks the experts in order, so that no two
@@ -136,8 +141,8 @@ void Moe(OpContext& context, const RouterConfig& router, const MoeWeights& weigh
     float* y = context.scratch.Get(thread);
     for (const int32_t expert : b.active) {
       const size_t e = static_cast<size_t>(expert);
-      for (int64_t i = b.first[e]; i < b.first[e + 1]; i += kDownRows) {
-        const int64_t part = std::min<int64_t>(kDownRows, b.first[e + 1] - i);
+      for (int64_t i = b.first[e]; i < b.first[e + 1]; i += kScratchRows) {
+        const int64_t part = std::min<int64_t>(kScratchRows, b.first[e + 1] - i);
         kernels.matmul_nt(ProductNt(b.expert_gate.data() + i * width, width, part,
                                     weights.experts[e].down.Rows(begin, count), y, count));
         for (int64_t j = 0; j < part; ++j) {

@@ -19,11 +19,11 @@ struct MlpBuffers {
              int64_t max_rows);
   int64_t bytes() const;
 
-  FloatBuffer gate, up;                // [max_rows, dense_width]
-  FloatBuffer logits;                  // [max_rows, E]
-  FloatBuffer expert_gate, expert_up;  // [max_rows · k, expert_width], rows grouped by expert
-  FloatBuffer weights;                 // [max_rows · k], per (token, slot)
-  std::vector<int32_t> ids;            // [max_rows · k], per (token, slot)
+  FloatBuffer gate;          // [max_rows, dense_width]
+  FloatBuffer logits;        // [max_rows, E]
+  FloatBuffer expert_gate;   // [max_rows · k, expert_width], rows grouped by expert
+  FloatBuffer weights;       // [max_rows · k], per (token, slot)
+  std::vector<int32_t> ids;  // [max_rows · k], per (token, slot)
   // By expert: rows first[e] .. first[e+1] of the grouped order, with token and weight of each.
   std::vector<int32_t> first;     // [E + 1]
   std::vector<int32_t> tokens;    // [max_rows · k]
@@ -31,8 +31,8 @@ struct MlpBuffers {
   std::vector<int32_t> active;    // experts with at least one token, ascending
 };
 
-/// Floats of thread scratch that Moe needs.
-int64_t MoeScratchFloats(const RouterConfig& router);
+/// Floats of thread scratch that Mlp and Moe need.
+int64_t MlpScratchFloats(const RouterConfig& router);
 
 /// residual [rows, D] += down(silu(gate x) · up x); x [rows, D].
 void Mlp(OpContext& context, const MlpWeights& weights, MlpBuffers& buffers, const float* x,

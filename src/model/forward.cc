@@ -37,7 +37,7 @@ std::vector<LayerFold> BuildFolds(const ModelConfig& config, const ModelWeights&
 
 int64_t ForwardScratchFloats(const ModelConfig& config, CacheLayout layout) {
   return std::max(AttentionScratchFloats(config.attention, layout),
-                  MoeScratchFloats(config.router));
+                  MlpScratchFloats(config.router));
 }
 
 Forward::Forward(const ModelConfig& config, const ModelWeights& weights,

@@ -46,7 +46,7 @@ MatmulArgs ProductNn(const float* a, int64_t a_stride, int64_t rows, const Weigh
 int64_t LinearBlockRows(const WeightView& weight) {
   constexpr int64_t kTaskBytes = 64 << 10;
   const int64_t row_bytes = std::max<int64_t>(1, weight.cols * DTypeSize(weight.dtype));
-  return std::clamp<int64_t>(kTaskBytes / row_bytes / 4 * 4, 4, 256);
+  return std::clamp<int64_t>(kTaskBytes / row_bytes / 4 * 4, 4, kMostLinearBlockRows);
 }
 
 void ApplyLinear(OpContext& context, const float* x, int64_t x_stride, int64_t rows,

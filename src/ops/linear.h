@@ -39,6 +39,9 @@ MatmulArgs ProductNt(const float* a, int64_t a_stride, int64_t rows, const Weigh
 MatmulArgs ProductNn(const float* a, int64_t a_stride, int64_t rows, const WeightView& w, float* c,
                      int64_t c_stride);
 
+/// Most that LinearBlockRows returns.
+inline constexpr int64_t kMostLinearBlockRows = 256;
+
 /// Rows of W per task, so that a task reads about 64 KiB; a multiple of 4.
 int64_t LinearBlockRows(const WeightView& weight);
 

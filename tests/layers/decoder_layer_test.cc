@@ -1,5 +1,7 @@
 #include "layers/decoder_layer.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "layer_case.h"
@@ -18,7 +20,8 @@ class DecoderLayerTest : public testing::Test {
         gate_(StoredMatrix::Normal(case_.random, kWidth, kHidden, Elem::kF32, 0.2)),
         down_(StoredMatrix::Normal(case_.random, kHidden, kWidth, Elem::kF32, 0.2)),
         norm_(kHidden, 1.0f),
-        harness_(2, AttentionScratchFloats(kSmall, CacheLayout::kLatent)),
+        harness_(2, std::max(AttentionScratchFloats(kSmall, CacheLayout::kLatent),
+                             MlpScratchFloats(RouterConfig()))),
         attention_(kSmall, CacheLayout::kLatent, 5, 2),
         mlp_(router_, kWidth, 0, 5),
         first_(kSmall, 1, CacheLayout::kLatent, Elem::kF32, 10),

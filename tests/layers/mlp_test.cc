@@ -42,7 +42,7 @@ struct Block {
 TEST(Mlp, MatchesTheFormula) {
   for (const Elem type : kAllElems) {
     for (const auto& [width, hidden] : {std::pair<int64_t, int64_t>{5, 3}, {300, 70}, {64, 129}}) {
-      for (const int64_t rows : {1, 6}) {
+      for (const int64_t rows : {1, 6, 70}) {
         Random random(1);
         const Block block(random, width, hidden, type);
         const auto x = random.Normals(rows * hidden);
@@ -53,7 +53,7 @@ TEST(Mlp, MatchesTheFormula) {
         }
         std::vector<float> first;
         for (const int threads : {1, 3}) {
-          OpHarness harness(threads);
+          OpHarness harness(threads, MlpScratchFloats(RouterConfig()));
           MlpBuffers buffers(RouterConfig(), width, 0, rows);
           std::vector<float> y = before;
           Mlp(harness.context, block.Views(), buffers, x.data(), rows, hidden, y.data());
@@ -88,7 +88,7 @@ struct Mixture {
 
   std::vector<float> Run(const std::vector<float>& x, int threads, MlpBuffers& buffers) const {
     const int64_t rows = static_cast<int64_t>(x.size()) / hidden;
-    OpHarness harness(threads, MoeScratchFloats(config));
+    OpHarness harness(threads, MlpScratchFloats(config));
     std::vector<float> y(x.size(), 0.5f);
     Moe(harness.context, config, weights, buffers, x.data(), rows, hidden, y.data());
     return y;
