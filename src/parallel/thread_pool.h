@@ -37,6 +37,20 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
+  /// Calls fn(thread) once in each thread of the pool, the caller as 0, all at the same time. It
+  /// waits until the system has scheduled every worker: for set-up and checks of the threads
+  /// themselves, not for work. fn must not throw.
+  template <typename Fn>
+  void RunOnEachThread(Fn&& fn) {
+    std::atomic<int> arrived{0};
+    // As many tasks as threads, and whoever has one stays until all are taken: one for each.
+    Run(threads(), [&](int64_t, int thread) {
+      arrived.fetch_add(1, std::memory_order_relaxed);
+      while (arrived.load(std::memory_order_relaxed) < threads()) std::this_thread::yield();
+      fn(thread);
+    });
+  }
+
  private:
   using Invoke = void (*)(void*, int64_t, int);
 

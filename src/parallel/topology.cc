@@ -1,10 +1,12 @@
 #include "parallel/topology.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -71,6 +73,36 @@ int PhysicalCores(const cpu_set_t& set, const std::string& root) {
   return std::max<int>(1, static_cast<int>(cores.size()));
 }
 
+int FirstCpu() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) return cpu;
+    }
+  }
+  return 0;
+}
+
+// "48K", "2048K", "260M" (sysfs). 0 if it is not like that.
+int64_t ParseCacheSize(const std::string& text) {
+  char* end = nullptr;
+  const long long n = std::strtoll(text.c_str(), &end, 10);
+  const int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+  return n > 0 && n < (1ll << 32) ? static_cast<int64_t>(n) << shift : 0;
+}
+
+int64_t CacheFromSysconf([[maybe_unused]] int level) {
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  const int name = level == 1   ? _SC_LEVEL1_DCACHE_SIZE
+                   : level == 2 ? _SC_LEVEL2_CACHE_SIZE
+                                : _SC_LEVEL3_CACHE_SIZE;
+  return std::max<int64_t>(0, sysconf(name));
+#else
+  return 0;
+#endif
+}
+
 }  // namespace
 
 double CgroupQuota(const std::string& root) {
@@ -110,6 +142,43 @@ Topology DetectTopology(const std::string& root) {
   }
   t.default_threads = std::max(1, t.default_threads);
   return t;
+}
+
+CacheSizes DetectCaches(const std::string& root) {
+  CacheSizes sizes;
+  int64_t* const by_level[] = {&sizes.l1d, &sizes.l2, &sizes.l3};
+  const std::string cpu = fmt::format("{}/sys/devices/system/cpu/cpu{}/cache/", root, FirstCpu());
+  for (int i = 0; i < 16; ++i) {
+    const std::string index = fmt::format("{}index{}/", cpu, i);
+    const int level = std::atoi(ReadLine(index + "level").c_str());
+    if (level < 1 || level > 3 || ReadLine(index + "type") == "Instruction") continue;
+    int64_t& size = *by_level[level - 1];
+    size = std::max(size, ParseCacheSize(ReadLine(index + "size")));
+  }
+  for (int level = 1; level <= 3 && root.empty(); ++level) {
+    int64_t& size = *by_level[level - 1];
+    if (size == 0) size = CacheFromSysconf(level);
+  }
+  return sizes;
+}
+
+std::string CpuModel(const std::string& root) {
+  std::ifstream in(root + "/proc/cpuinfo");
+  std::map<std::string, std::string> first;  // value of the first line with that name
+  std::string line;
+  while (std::getline(in, line) && first.size() < 64) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t name_end = line.find_last_not_of(" \t", colon == 0 ? 0 : colon - 1);
+    const size_t begin = line.find_first_not_of(" \t", colon + 1);
+    if (name_end == std::string::npos || begin == std::string::npos) continue;
+    first.emplace(line.substr(0, name_end + 1), line.substr(begin));
+  }
+  if (first.count("model name") != 0) return first["model name"];
+  if (first.count("CPU part") != 0) {
+    return fmt::format("implementer {} part {}", first["CPU implementer"], first["CPU part"]);
+  }
+  return "unknown";
 }
 
 }  // namespace mla

@@ -1,8 +1,9 @@
-// How many threads this process may and should run.
+// How many threads this process may and should run, and the caches and name of the processor.
 // Called by: engine, cli (--version), tests. Thread-safety: reads the system; stateless.
 #ifndef MLA_PARALLEL_TOPOLOGY_H_
 #define MLA_PARALLEL_TOPOLOGY_H_
 
+#include <cstdint>
 #include <string>
 
 namespace mla {
@@ -20,6 +21,22 @@ Topology DetectTopology(const std::string& root = "");
 /// The smallest CPU quota on the path of `cgroup` (e.g. "/a/b") under a cgroup-v2 mount, in CPUs;
 /// 0 if there is none. Exposed for tests.
 double CgroupQuota(const std::string& root);
+
+/// Data caches that a core sees, bytes; a shared one counts in full. 0: there is none, or the
+/// system does not say.
+struct CacheSizes {
+  int64_t l1d = 0;
+  int64_t l2 = 0;
+  int64_t l3 = 0;
+};
+
+/// Of the first CPU that the process may run on: sysfs, else sysconf. `root` replaces "/" in tests
+/// and leaves sysconf out.
+CacheSizes DetectCaches(const std::string& root = "");
+
+/// The processor's name from /proc/cpuinfo; where that has none (Arm), its implementer and part
+/// numbers; else "unknown".
+std::string CpuModel(const std::string& root = "");
 
 }  // namespace mla
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -62,6 +63,24 @@ TEST(ThreadPool, WakesParkedWorkers) {
     std::atomic<int> sum{0};
     pool.Run(30, [&](int64_t, int) { sum.fetch_add(1); });
     EXPECT_EQ(sum.load(), 30);
+  }
+}
+
+TEST(ThreadPool, RunsOnEachThreadOnce) {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::thread::id> ids(static_cast<size_t>(threads));
+      std::vector<int> calls(static_cast<size_t>(threads), 0);
+      pool.RunOnEachThread([&](int thread) {
+        ids[static_cast<size_t>(thread)] = std::this_thread::get_id();
+        ++calls[static_cast<size_t>(thread)];
+      });
+      EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(threads), 1));
+      EXPECT_EQ(ids[0], std::this_thread::get_id());
+      EXPECT_EQ(std::set<std::thread::id>(ids.begin(), ids.end()).size(), ids.size());
+      if (round == 100) std::this_thread::sleep_for(std::chrono::milliseconds(5));  // parked
+    }
   }
 }
 
