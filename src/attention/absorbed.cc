@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "attention/paths.h"
-#include "attention/tiles.h"
 
 namespace mla {
 namespace {
@@ -48,85 +47,87 @@ void ProjectQueries(OpContext& context, AttentionWorkspace& ws, const AttentionC
       });
 }
 
-// (item, chunk, group of flat pairs) tasks. Groups shrink until every thread has one: a group's
-// result does not depend on what else is in it.
+// (item, chunk, rows, heads) tasks of at most kTaskPairs pairs. Tasks shrink until every thread has
+// one, down to a vector of heads: a pair's result does not depend on what else is in its task.
 void PlanTasks(AttentionWorkspace& ws, int64_t heads, int threads) {
-  int64_t group = kHeadGroup;
+  int64_t most = kTaskPairs;
+  const auto rows_of = [&] { return std::max<int64_t>(1, most / PaddedHeads(heads)); };
+  const auto heads_of = [&] { return std::min(heads, most); };
   const auto count = [&] {
     int64_t tasks = 0;
     for (size_t i = 0; i < ws.items.size(); ++i) {
-      tasks += ws.plans[i].chunks * ((ws.items[i].rows * heads + group - 1) / group);
+      tasks += ws.plans[i].chunks * ((ws.items[i].rows + rows_of() - 1) / rows_of()) *
+               ((heads + heads_of() - 1) / heads_of());
     }
     return tasks;
   };
-  while (group > 4 && count() < threads) group /= 2;
+  while (most > kHeadUnit && count() < threads) most -= kHeadUnit;
   ws.tasks.clear();
   for (size_t i = 0; i < ws.items.size(); ++i) {
-    const int64_t pairs = ws.items[i].rows * heads;
-    // Even groups, so that 20 heads are 12 + 8 rather than 16 + 4.
-    const int64_t groups = (pairs + group - 1) / group;
-    const int64_t even = ((pairs + groups - 1) / groups + 3) / 4 * 4;
     for (int64_t chunk = 0; chunk < ws.plans[i].chunks; ++chunk) {
-      for (int64_t first = 0; first < pairs; first += even) {
-        ws.tasks.push_back({static_cast<int64_t>(i), chunk, first, std::min(even, pairs - first)});
+      for (int64_t row = 0; row < ws.items[i].rows; row += rows_of()) {
+        for (int64_t head = 0; head < heads; head += heads_of()) {
+          ws.tasks.push_back({static_cast<int64_t>(i), chunk, row,
+                              std::min(rows_of(), ws.items[i].rows - row), head,
+                              std::min(heads_of(), heads - head)});
+        }
       }
     }
   }
 }
 
+LatentTask MakeTask(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call,
+                    const AttentionWorkspace::Task& task, int thread) {
+  const MlaGeometry& g = *call.geometry;
+  const size_t i = static_cast<size_t>(task.item);
+  const int64_t pair = (ws.local_rows[i] + task.row) * g.heads + task.head;
+  LatentTask t;
+  t.q = ws.q_latent.data() + pair * g.latent_dim();
+  t.q_row_stride = g.heads * g.latent_dim();
+  t.q_head_stride = g.latent_dim();
+  t.rows = task.rows;
+  t.heads = task.heads;
+  t.format = ws.items[i].cache->latent_format();
+  t.scratch = context.scratch.Get(thread);
+  t.out_row_stride = g.heads * g.kv_rank;
+  t.out_head_stride = g.kv_rank;
+  if (ws.plans[i].chunks == 1) {
+    t.out = ws.context.data() + pair * g.kv_rank;
+  } else {
+    const int64_t partial = (ws.partial_offsets[i] + task.chunk) * g.heads + task.head;
+    t.out = ws.partial_v.data() + partial * g.kv_rank;
+    t.lse = ws.partial_lse.data() + partial;
+  }
+  return t;
+}
+
 void RunTask(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call,
              const AttentionWorkspace::Task& task, int thread) {
-  const MlaGeometry& g = *call.geometry;
   const size_t i = static_cast<size_t>(task.item);
   const AttentionItem& item = ws.items[i];
   const SplitPlan& plan = ws.plans[i];
-  const int64_t dim = g.latent_dim();
-  float* tile = context.scratch.Get(thread);
-  const TileState state = TileState::At(tile + kAttendTileRows * dim, task.count, g.kv_rank);
-
-  TileQueries queries;
-  queries.q = ws.q_latent.data() + (ws.local_rows[i] * g.heads + task.first) * dim;
-  queries.stride = dim;
-  queries.count = task.count;
-  queries.first = task.first;
-  queries.heads = g.heads;
-  queries.first_position = item.position;
-  // No pair of the group sees a key after its last pair's position.
-  const int64_t end = std::min(plan.ChunkEnd(task.chunk), queries.Position(task.count - 1) + 1);
-  ForEachTile(
-      context.kernels, queries, plan.ChunkBegin(task.chunk), end, dim, g.kv_rank, state,
-      [&](int64_t position, int64_t t) {
-        const void* rows = tile;
-        if (item.cache->type() == Elem::kF32) {
-          rows = item.cache->LatentRow(call.layer, position);
-        } else {
-          item.cache->LoadLatent(context.kernels, call.layer, position, t, tile);
-        }
-        const int64_t next = position + t;
-        const void* prefetch = next < end ? item.cache->LatentRow(call.layer, next) : nullptr;
-        return KeyTile{.k = rows,
-                       .k_stride = dim,
-                       .v = rows,
-                       .v_stride = dim,
-                       .prefetch = prefetch,
-                       .prefetch_bytes = kAttendTileRows * dim * ElemSize(item.cache->type())};
-      });
-
-  AttendFinishArgs finish;
-  finish.max = state.max;
-  finish.sum = state.sum;
-  finish.acc = state.acc;
-  finish.acc_stride = finish.out_stride = g.kv_rank;
-  finish.m = task.count;
-  finish.dv = g.kv_rank;
-  if (plan.chunks == 1) {
-    finish.out = ws.context.data() + (ws.local_rows[i] * g.heads + task.first) * g.kv_rank;
-  } else {
-    const int64_t pair = (ws.partial_offsets[i] + task.chunk) * g.heads + task.first;
-    finish.out = ws.partial_v.data() + pair * g.kv_rank;
-    finish.lse = ws.partial_lse.data() + pair;
+  const LatentTask t = MakeTask(context, ws, call, task, thread);
+  context.kernels.latent_begin(t);
+  // No row of the task sees a key after its last row's position.
+  const int64_t first = item.position + task.row;
+  const int64_t end = std::min(plan.ChunkEnd(task.chunk), first + task.rows);
+  const auto tile_end = [&](int64_t p) {
+    return std::min(end, (p / kLatentTileRows + 1) * kLatentTileRows);
+  };
+  for (int64_t p = plan.ChunkBegin(task.chunk); p < end;) {
+    const int64_t next = tile_end(p);
+    LatentTileRows tile;
+    tile.data = item.cache->LatentRow(call.layer, p);
+    tile.count = next - p;
+    tile.visible = first + 1 - p;
+    if (next < end) {
+      tile.next = item.cache->LatentRow(call.layer, next);
+      tile.next_count = tile_end(next) - next;
+    }
+    context.kernels.latent_tile(t, tile);
+    p = next;
   }
-  context.kernels.attend_finish(finish);
+  context.kernels.latent_finish(t);
 }
 
 // By its contract the merge leaves partials out whose weight is NaN. Here such a partial comes from

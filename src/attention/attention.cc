@@ -55,7 +55,12 @@ int64_t AttentionScratchFloats(const MlaGeometry& g, CacheLayout layout) {
   const int64_t rows = head_tile + TileState::Floats(kRowBlock, g.v_dim);
   if (layout == CacheLayout::kDecompressed) return rows;
   const int64_t latent_tile = kAttendTileRows * g.latent_dim();
-  return latent_tile + std::max(rows, TileState::Floats(kHeadGroup, g.kv_rank));
+  const int64_t task_heads = std::min(g.heads, kTaskPairs);
+  const int64_t task_rows = std::max<int64_t>(1, kTaskPairs / PaddedHeads(g.heads));
+  LatentFormat format;
+  format.rank = g.kv_rank;
+  format.rope = g.rope;
+  return std::max(latent_tile + rows, LatentScratchFloats(format, task_rows, task_heads));
 }
 
 void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {

@@ -41,7 +41,7 @@ class AttentionWorkspace {
   int64_t bytes() const;
 
   struct Task {
-    int64_t item, chunk, first, count;  // `count` flat (row, head) pairs from `first`
+    int64_t item, chunk, row, rows, head, heads;
   };
 
   int64_t row_limit = 0;  // rows that the buffers below hold

@@ -21,6 +21,17 @@ KvCache::KvCache(const MlaGeometry& geometry, int64_t layers, CacheLayout layout
   layer_bytes_ = bytes_per_token() / layers_ * kSegmentTokens;
 }
 
+LatentFormat KvCache::latent_format() const {
+  LatentFormat format;
+  format.type = type_;
+  format.rope_type = rope_type();
+  format.rank = geometry_.kv_rank;
+  format.rope = geometry_.rope;
+  format.row_bytes = geometry_.latent_dim() * ElemSize(type_);
+  format.rope_offset = geometry_.kv_rank * ElemSize(type_);
+  return format;
+}
+
 int64_t KvCache::bytes_per_token() const {
   const int64_t e = ElemSize(type_);
   return layers_ * (layout_ == CacheLayout::kLatent ? LatentBytesPerToken(geometry_, e)

@@ -43,6 +43,8 @@ class KvCache {
   /// Element type of the rotated parts. Beside bf16 it is fp16: as many bytes, eight times finer,
   /// and scores are most sensitive there (docs/decisions).
   Elem rope_type() const { return type_ == Elem::kBf16 ? Elem::kF16 : type_; }
+  /// How LatentRow's rows lie in memory.
+  LatentFormat latent_format() const;
   bool can_trim() const { return live() > 0; }
 
   /// All layers, one token.

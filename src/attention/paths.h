@@ -9,8 +9,14 @@ namespace mla {
 
 /// Query rows of one head that share up-projected or cached tiles in one task.
 inline constexpr int64_t kRowBlock = 512;
-/// Flat (row, head) pairs of one absorbed task.
-inline constexpr int64_t kHeadGroup = 32;
+/// Most (row, head) pairs of one absorbed task: with V3's widths their state and queries take 550
+/// KB.
+inline constexpr int64_t kTaskPairs = 128;
+/// Heads of a task come in multiples of this, whole vectors on every instruction set.
+inline constexpr int64_t kHeadUnit = 16;
+constexpr int64_t PaddedHeads(int64_t heads) {
+  return (heads + kHeadUnit - 1) / kHeadUnit * kHeadUnit;
+}
 
 /// workspace.items (few rows each, row_limit in total) against latent caches, absorbed.
 void RunAbsorbed(OpContext& context, AttentionWorkspace& workspace, const AttentionCall& call);

@@ -1,5 +1,5 @@
 // Walks a window tile by tile and folds each into the softmax state of some query rows.
-// Called by: attention/{absorbed,decompressed}.cc. Thread-safety: pure on its arguments.
+// Called by: attention/decompressed.cc. Thread-safety: pure on its arguments.
 #ifndef MLA_ATTENTION_TILES_H_
 #define MLA_ATTENTION_TILES_H_
 
@@ -39,18 +39,14 @@ struct TileState {
   }
 };
 
-/// Query rows and where they stand: row i is at position first_position + i / heads (heads = 1
-/// where the rows of one head are consecutive tokens; H where they are the heads of one token after
-/// another), counted from flat index `first`.
+/// Consecutive query rows of one head: row i is at position first_position + i.
 struct TileQueries {
   const float* q = nullptr;
   int64_t stride = 0;
   int64_t count = 0;
-  int64_t first = 0;
-  int64_t heads = 1;
   int64_t first_position = 0;
 
-  int64_t Position(int64_t i) const { return first_position + (first + i) / heads; }
+  int64_t Position(int64_t i) const { return first_position + i; }
 };
 
 /// One tile of keys and values, as AttendTileArgs takes them.

@@ -17,28 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mla {
 namespace HWY_NAMESPACE {
 
-// Fetches the next tile a few lines at a time, between the products of this
-// one.
-class Prefetcher {
- public:
-  // `calls`: how often Next will be called, about.
-  Prefetcher(const void* data, int64_t bytes, int64_t calls)
-      : next_(static_cast<const char*>(data)),
-        end_(next_ + (data != nullptr ? bytes : 0)),
-        lines_((bytes / kLine + calls) / calls) {}
-
-  HWY_INLINE void Next() {
-    for (int64_t i = 0; i < lines_ && next_ < end_; ++i, next_ += kLine)
-      __builtin_prefetch(next_, 0, 2);
-  }
-
- private:
-  static constexpr int64_t kLine = 64;
-  const char* next_;
-  const char* end_;
-  int64_t lines_;
-};
-
 // Scores of MR query rows from `row` on against t keys, width elements of each
 // from `q_begin` on; added to what is there with `accumulate`.
 template <int MR, class T>

@@ -5,6 +5,7 @@
 
 #include "kernels/attend.h"
 #include "kernels/elementwise.h"
+#include "kernels/latent.h"
 #include "kernels/matmul.h"
 
 namespace mla {
@@ -15,6 +16,9 @@ struct KernelTable {
   decltype(&MatmulNn) matmul_nn;
   decltype(&AttendTile) attend_tile;
   decltype(&AttendFinish) attend_finish;
+  decltype(&LatentBegin) latent_begin;
+  decltype(&LatentTile) latent_tile;
+  decltype(&LatentFinish) latent_finish;
   decltype(&MergeStates) merge_states;
   decltype(&RmsNorm) rms_norm;
   decltype(&RotatePairs) rotate_pairs;

@@ -93,6 +93,28 @@ HWY_INLINE void WithElem(Elem type, const void* data, Fn fn) {
   }
 }
 
+// Fetches the next tile a few lines at a time, between the products of this one.
+class Prefetcher {
+ public:
+  // `calls`: how often Next will be called, about.
+  Prefetcher(const void* data, int64_t bytes, int64_t calls)
+      : next_(static_cast<const char*>(data)),
+        end_(next_ + (data != nullptr ? bytes : 0)),
+        lines_((bytes / kLine + calls) / calls) {}
+
+  HWY_INLINE void Next() {
+    for (int64_t i = 0; i < lines_ && next_ < end_; ++i, next_ += kLine) {
+      __builtin_prefetch(next_, 0, 2);
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const char* next_;
+  const char* end_;
+  int64_t lines_;
+};
+
 // The sum of each of four vectors' lanes. The order is a tree: within a 128-bit
 // block (0 + 2) + (1 + 3), then upper half onto lower half of the blocks.
 #if HWY_TARGET == HWY_SCALAR
@@ -188,6 +210,12 @@ HWY_INLINE void ForEachRowBlock(int64_t rows, Fn fn) {
   int64_t i = 0;
   for (; i + MaxRows <= rows; i += MaxRows) fn(std::integral_constant<int, MaxRows>(), i);
   if constexpr (MaxRows > 4) {
+    if constexpr (MaxRows > 16) {
+      for (; i + 16 <= rows; i += 16) fn(std::integral_constant<int, 16>(), i);
+    }
+    if constexpr (MaxRows > 8) {
+      for (; i + 8 <= rows; i += 8) fn(std::integral_constant<int, 8>(), i);
+    }
     for (; i + 4 <= rows; i += 4) fn(std::integral_constant<int, 4>(), i);
   }
   for (; i + 2 <= rows; i += 2) fn(std::integral_constant<int, 2>(), i);
