@@ -1,6 +1,6 @@
-// The attention bench: one MLA block per decode step, every path, against this machine's own peaks.
-// Called by: applications (`mla bench attention`). Thread-safety: one run at a time per process.
-// The JSON that the command prints has these fields under the same names (docs/json.md).
+// The benches: what the machine reaches, and one MLA block per decode step, every path, against it.
+// Called by: applications (`mla bench`). Thread-safety: one run at a time per process.
+// The JSON that the commands print has these fields under the same names (docs/json.md).
 #ifndef MLA_BENCH_H_
 #define MLA_BENCH_H_
 
@@ -97,6 +97,56 @@ struct BenchReport {
 BenchReport RunAttentionBench(const BenchOptions& options,
                               const std::function<void(std::string_view)>& on_progress = {},
                               const std::function<void(const BenchReport&, size_t)>& on_rows = {});
+
+struct PeaksOptions {
+  int threads = 0;         ///< 0: the default (see LoadOptions)
+  std::string isa;         ///< "": environment MLA_ISA, else the best
+  int64_t read_bytes = 0;  ///< buffer of the memory bandwidth; 0: larger than the caches
+  LogSink log{};           ///< receives a remark about units that are named but do not work
+};
+
+/// Reads of one buffer, front to back, 1e9 bytes/s.
+struct ReadPeak {
+  int64_t bytes = 0;    ///< of the buffer
+  double gbps_one = 0;  ///< one thread
+  double gbps_all = 0;  ///< all threads
+};
+
+/// fp32 multiply-adds of the portable kernels on one ISA, 1e12 FLOP/s.
+struct IsaPeak {
+  std::string isa;
+  double tflops_one = 0;
+  double tflops_all = 0;
+};
+
+/// A unit that multiplies and adds: "fma" (fp32 on the chosen ISA), "bf16dot" (vdpbf16ps),
+/// "vnni512" and "vnni256" (vpdpbusd on zmm and ymm), "amx-bf16", "amx-int8".
+struct UnitPeak {
+  std::string unit;
+  bool detected = false;  ///< the processor names it, and the system allows it
+  bool usable = false;    ///< a small known product was right in every thread
+  bool fits_isa = false;  ///< not wider than the chosen ISA
+  std::string why_not;    ///< empty if usable
+  double tops_one = 0;    ///< 1e12 operations/s of one thread, two per multiply-add; 0: not usable
+  double tops_all = 0;    ///< of all threads
+};
+
+struct PeaksReport {
+  std::string cpu;
+  std::string isa;  ///< chosen: reads and the unit "fma" run on it
+  int threads = 0;
+  int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;  ///< 0: none, or not known
+  ReadPeak probe_read;                                ///< what the engine measures at start
+  ReadPeak memory_read;                               ///< of a buffer that caches do not hold
+  std::vector<IsaPeak> isas;                          ///< of this machine, best first
+  std::vector<UnitPeak> units;                        ///< all that the build knows
+  std::string latent_16bit;  ///< unit that the engine prefers for a 16-bit latent: the fastest
+  std::string latent_int8;   ///< for an int8 latent; "none" if there is none
+};
+
+/// Measures the machine in about three seconds. Throws Error: kUsage for an option that makes no
+/// sense, kResource if threads or memory are not to be had.
+PeaksReport RunPeaksBench(const PeaksOptions& options);
 
 }  // namespace mla
 

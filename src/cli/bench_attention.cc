@@ -201,7 +201,11 @@ void AddAttention(Command bench) {
 void AddBench(Command root) {
   Command command = root.AddSubcommand("bench", "Measure speed");
   command.RequireSubcommand();
-  command.SetFooter("Example:\n  mla bench attention --contexts 4096,16384 --batches 1,4\n");
+  command.SetFooter(
+      "Examples:\n"
+      "  mla bench peaks\n"
+      "  mla bench attention --contexts 4096,16384 --batches 1,4\n");
+  AddBenchPeaks(command);
   AddAttention(command);
 }
 

@@ -17,6 +17,7 @@ void AddDetokenize(Command root);
 void AddInspect(Command root);
 void AddFootprint(Command root);
 void AddBench(Command root);
+void AddBenchPeaks(Command bench);
 
 /// What `mla --version` prints, without the last line break.
 std::string VersionText();

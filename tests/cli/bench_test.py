@@ -1,4 +1,4 @@
-"""mla bench attention on a tiny geometry: rows, counters, JSON, bad geometry."""
+"""mla bench attention on a tiny geometry: rows, counters, JSON, bad geometry. mla bench peaks."""
 import subprocess
 
 from support import PATHS, PROGRAM, TestCase, environment, main
@@ -70,6 +70,66 @@ class Bench(TestCase):
                             (["--steps", "0"], "--steps"), (["--dtype", "int9"], "int9"),
                             (["--isa", "bogus"], "bogus"), (["--kv-budget-gib", "nan"], "--kv-budget")):
             self.fail_with(2, parts, *bench(*args))
+
+UNITS = ["fma", "bf16dot", "vnni512", "vnni256", "amx-bf16", "amx-int8"]
+LATENT_16BIT = ["fma", "bf16dot", "amx-bf16"]
+LATENT_INT8 = ["vnni512", "vnni256", "amx-int8"]
+
+
+class Peaks(TestCase):
+    def fastest(self, report, names):
+        """The rule of the choice, applied to the figures of the report."""
+        best = max((u for u in report["units"]
+                    if u["unit"] in names and u["usable"] and u["fits_isa"]),
+                   key=lambda u: u["tops_all"], default={"unit": "none"})
+        return best["unit"]
+
+    def check(self, report):
+        self.assertEqual([u["unit"] for u in report["units"]], UNITS)
+        for unit in report["units"]:
+            self.assertEqual(unit["usable"], unit["why_not"] == "", unit)
+            self.assertEqual(unit["usable"], unit["tops_one"] > 0, unit)
+            self.assertEqual(unit["usable"], unit["tops_all"] > 0, unit)
+            self.assertLessEqual(unit["usable"], unit["detected"], unit)
+        self.assertTrue(report["units"][0]["usable"])
+        self.assertEqual(report["latent_16bit"], self.fastest(report, LATENT_16BIT))
+        self.assertEqual(report["latent_int8"], self.fastest(report, LATENT_INT8))
+        for read in (report["probe_read"], report["memory_read"]):
+            self.assertGreater(read["bytes"], 0)
+            self.assertGreater(read["gbps_one"], 0)
+            self.assertGreater(read["gbps_all"], 0)
+        self.assertIn(report["isa"], [i["isa"] for i in report["isas"]])
+        for isa in report["isas"]:
+            self.assertGreater(isa["tflops_one"], 0)
+            self.assertGreater(isa["tflops_all"], 0)
+
+    def test_report(self):
+        result = self.succeed("bench", "peaks", "--threads", "2", "--json")
+        self.assertEqual(result.json["threads"], 2)
+        self.check(result.json)
+        refused = [u["unit"] for u in result.json["units"] if u["detected"] and not u["usable"]]
+        for unit in refused:
+            self.assertIn(unit + ": ", result.err)
+
+    def test_a_forced_isa_leaves_nothing_wider(self):
+        detected = [i["isa"] for i in self.succeed("bench", "peaks", "--json").json["isas"]]
+        for isa in (i for i in ("avx2", "sse4") if i in detected):
+            report = self.succeed("bench", "peaks", "--isa", isa, "--threads", "1", "--json").json
+            self.assertEqual(report["isa"], isa)
+            self.check(report)
+            self.assertEqual(report["latent_16bit"], "fma")
+            self.assertIn(report["latent_int8"], ["vnni256", "none"] if isa == "avx2" else ["none"])
+
+    def test_table(self):
+        out = self.succeed("bench", "peaks", "--threads", "1").out
+        for part in UNITS + ["cpu ", "threads  1", "caches ", "read, memory", "all threads",
+                             "fastest for a 16-bit latent", "fastest for an int8 latent"]:
+            self.assertIn(part, out)
+
+    def test_bad_options(self):
+        for args, parts in ((["--isa", "bogus"], "bogus"), (["--threads", "0"], "--threads"),
+                            (["--threads", "x"], "--threads"), (["--steps", "1"], "--steps")):
+            self.fail_with(2, parts, "bench", "peaks", *args)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ COMMANDS = {
     "perplexity": ["perplexity", "-m", STORIES, "-p", "a b"],
     "inspect": ["inspect", "-m", STORIES],
     "footprint": ["footprint"],
+    "bench peaks": ["bench", "peaks"],
     "bench attention": ["bench", "attention", "--heads", "2", "--rank", "8", "--nope", "4",
                         "--rope", "4", "--v-dim", "4", "--layers", "1", "--contexts", "8",
                         "--batches", "1", "--steps", "1", "--warmup", "0"],

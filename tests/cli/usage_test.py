@@ -4,7 +4,7 @@ import re
 from support import STORIES, TestCase, environment, main, mla
 
 COMMANDS = [["generate"], ["logits"], ["perplexity"], ["tokenize"], ["detokenize"], ["inspect"],
-            ["footprint"], ["bench"], ["bench", "attention"]]
+            ["footprint"], ["bench"], ["bench", "attention"], ["bench", "peaks"]]
 
 
 class Help(TestCase):

@@ -203,12 +203,12 @@ bool IsRight(const DotProduct& product, bool integers) {
   return std::memcmp(want, product.c, sizeof(want)) == 0;
 }
 
-// fp32 needs no operands: the peak loop itself has a known result, 1 in each lane of its 12 sums.
+// fp32 needs no operands: the peak loop itself has a known result, 1 in each lane of its sums.
 const char* RunFma() {
   constexpr int64_t kRounds = 256;
   float sum = 0;
-  const int64_t flop = FmaPeakLoop(kRounds, &sum);
-  return sum == static_cast<float>(flop / (2 * kRounds)) ? nullptr : "its product is wrong";
+  const int64_t lanes = FmaPeakLoop(kRounds, &sum) / (2 * kRounds);
+  return sum == static_cast<float>(lanes) ? nullptr : "its product is wrong";
 }
 
 struct Call {

@@ -1,0 +1,142 @@
+#include "engine/machine_probe.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include <fmt/core.h>
+
+#include "engine/available_memory.h"
+#include "kernels/isa.h"
+
+namespace mla {
+namespace {
+
+constexpr double kUnitSeconds = 0.06;  // all units together
+constexpr double kReadSeconds = 0.02;
+
+// Why `unit` is not usable in the calling thread, or "".
+std::string TryHere(DotUnit unit, const DotUnitSystem& system) noexcept {
+  try {
+    return TryDotUnit(unit, system);
+  } catch (...) {
+    return "no memory";  // short: it fits into the string itself
+  }
+}
+
+// Everything but the rates.
+std::vector<UnitProbe> ProveUnits(ThreadPool& pool, const DotUnitSystem& system) {
+  constexpr size_t kUnits = std::size(kDotUnits);
+  std::vector<std::string> found(static_cast<size_t>(pool.threads()) * kUnits);
+  pool.RunOnEachThread([&](int thread) {
+    for (size_t i = 0; i < kUnits; ++i) {
+      found[static_cast<size_t>(thread) * kUnits + i] = TryHere(kDotUnits[i], system);
+    }
+  });
+  std::vector<UnitProbe> units(kUnits);
+  for (size_t i = 0; i < kUnits; ++i) {
+    UnitProbe& unit = units[i];
+    const DotUnitSupport support = DetectDotUnit(kDotUnits[i], system);
+    unit.unit = kDotUnits[i];
+    unit.named = support.named;
+    unit.detected = support.detected();
+    unit.why_not = support.why_not;
+    for (int thread = 0; thread < pool.threads() && unit.why_not.empty(); ++thread) {
+      const std::string& why_not = found[static_cast<size_t>(thread) * kUnits + i];
+      if (!why_not.empty()) unit.why_not = fmt::format("{} (thread {})", why_not, thread);
+    }
+    unit.usable = unit.why_not.empty();
+  }
+  return units;
+}
+
+MachineProbe Measure(ThreadPool& pool, std::vector<UnitProbe> units) {
+  constexpr int64_t kMib = int64_t{1} << 20;
+  MachineProbe probe;
+  probe.cpu = CpuModel();
+  probe.isa = ChosenIsa();
+  probe.threads = pool.threads();
+  probe.caches = DetectCaches();
+  {
+    const ReadBuffer buffer(pool, std::min(64 * kMib, AvailableMemory() / 4));
+    probe.read_bytes = buffer.bytes();
+    probe.read_one = buffer.Rate(pool, Threads::kOne, kReadSeconds);
+    probe.read_all = buffer.Rate(pool, Threads::kAll, kReadSeconds);
+  }
+  probe.units = std::move(units);
+  std::vector<DotUnit> usable;
+  for (const UnitProbe& unit : probe.units) {
+    if (unit.usable) usable.push_back(unit.unit);
+  }
+  const std::vector<UnitRate> rates = UnitRates(pool, usable, kUnitSeconds);
+  size_t next = 0;
+  for (UnitProbe& unit : probe.units) {
+    if (unit.usable) unit.rate = rates[next++];
+  }
+  return probe;
+}
+
+bool Serves(DotUnit unit, LatentKind kind) {
+  switch (unit) {
+    case DotUnit::kFma:
+    case DotUnit::kBf16Dot:
+    case DotUnit::kAmxBf16:
+      return kind == LatentKind::k16Bit;
+    case DotUnit::kVnni512:
+    case DotUnit::kVnni256:
+    case DotUnit::kAmxInt8:
+      return kind == LatentKind::kInt8;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<DotUnit> MachineProbe::BestUnit(LatentKind kind) const {
+  std::optional<DotUnit> best;
+  double most = 0;
+  for (const UnitProbe& unit : units) {
+    if (!unit.usable || !Serves(unit.unit, kind) || !DotUnitFitsIsa(unit.unit, isa)) continue;
+    if (!best || unit.rate.all > most) {
+      best = unit.unit;
+      most = unit.rate.all;
+    }
+  }
+  return best;
+}
+
+std::string MachineProbe::Remark() const {
+  std::string remark;
+  for (const UnitProbe& unit : units) {
+    if (!unit.named || unit.usable) continue;
+    remark += fmt::format("{}{}: {}",
+                          remark.empty() ? "the processor names units that are not used: " : "; ",
+                          DotUnitName(unit.unit), unit.why_not);
+  }
+  return remark;
+}
+
+const MachineProbe& ProbeMachine(ThreadPool& pool) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, std::string, std::string>, MachineProbe> probes;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::vector<UnitProbe> units = ProveUnits(pool, RealDotUnitSystem());
+  std::string refusals;
+  for (const UnitProbe& unit : units) refusals += unit.why_not + '\n';
+  const std::tuple key(pool.threads(), ChosenIsa(), refusals);
+  auto found = probes.find(key);
+  if (found == probes.end()) found = probes.emplace(key, Measure(pool, std::move(units))).first;
+  return found->second;
+}
+
+MachineProbe MeasureMachine(ThreadPool& pool, const DotUnitSystem& system) {
+  return Measure(pool, ProveUnits(pool, system));
+}
+
+void LogRemark(const MachineProbe& probe, const LogSink& log) {
+  const std::string remark = probe.Remark();
+  if (log && !remark.empty()) log(LogLevel::kWarning, "mla: " + remark);
+}
+
+}  // namespace mla
