@@ -23,14 +23,14 @@ HWY_BEFORE_NAMESPACE();
 namespace mla {
 namespace HWY_NAMESPACE {
 
-// Columns of a piece that the scores take at a time, and vectors of columns that the output does:
-// both stay in the L1 cache with what they meet there.
+// Columns that the scores take at a time, twice (one piece is widened while another is used), and
+// vectors of columns that the output takes: both stay in the L1 cache with what they meet there.
 inline constexpr int64_t kPieceColumns = 64;
 inline constexpr int64_t kOutputPanels = 6;
 // Rows between the panels of a piece: one more than a tile has, so that equal rows of two panels do
 // not share the low 12 bits of their address.
 inline constexpr int64_t kPanelRows = kLatentTileRows + 1;
-inline constexpr int64_t kPieceFloats = kOutputPanels * kPanelRows * (HWY_MAX_BYTES / 4);
+inline constexpr int64_t kPieceFloats = 8 * kPanelRows * (HWY_MAX_BYTES / 4);
 
 HWY_INLINE int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -102,6 +102,50 @@ void WidenRows(const char* data, int64_t row_bytes, int64_t rows, int64_t width,
     }
   }
 }
+
+// Widens `pairs` whole pairs of vectors of the first `rows` rows one row and pair at a time, in
+// between other work that leaves the load and store units idle.
+template <class T>
+class Feed {
+ public:
+  Feed(const char* data, int64_t row_bytes, int64_t rows, int64_t column, int64_t pairs,
+       float* piece)
+      : from_(data + column * static_cast<int64_t>(sizeof(T))),
+        row_bytes_(row_bytes),
+        rows_(rows),
+        in_pair_(rows),
+        left_(rows * pairs),
+        to_(piece) {}
+
+  HWY_INLINE void Step() {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+    if (left_ == 0) return;
+    VF a, b;
+    UnpackPair(reinterpret_cast<const T*>(from_), a, b);
+    hn::StoreU(a, DF(), to_);
+    hn::StoreU(b, DF(), to_ + kPanelRows * lanes);
+    --left_;
+    from_ += row_bytes_;
+    to_ += lanes;
+    if (--in_pair_ == 0) {
+      in_pair_ = rows_;
+      from_ += 2 * lanes * static_cast<int64_t>(sizeof(T)) - rows_ * row_bytes_;
+      to_ += (2 * kPanelRows - rows_) * lanes;
+    }
+  }
+  HWY_INLINE void Drain() {
+    while (left_ > 0) Step();
+  }
+
+ private:
+  const char* from_;
+  int64_t row_bytes_, rows_, in_pair_, left_;
+  float* to_;
+};
+struct NoFeed {
+  HWY_INLINE void Step() {}
+  HWY_INLINE void Drain() {}
+};
 
 HWY_INLINE void Widen(Elem type, const char* data, int64_t row_bytes, int64_t rows, int64_t width,
                       int64_t column, int64_t panels, float* piece) {

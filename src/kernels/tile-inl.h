@@ -10,6 +10,7 @@
 #endif
 // clang-format on
 
+#include <bit>
 #include <type_traits>
 
 #include <hwy/highway.h>
@@ -54,7 +55,9 @@ HWY_INLINE VF LoadElems(DF d, const hwy::bfloat16_t* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, DF>(), p));
 }
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE VF LoadElems(DF d, const hwy::float16_t* p) { return hn::Set(d, Fp16ToFloat(p->bits)); }
+HWY_INLINE VF LoadElems(DF d, const hwy::float16_t* p) {
+  return hn::Set(d, Fp16ToFloat(std::bit_cast<uint16_t>(*p)));
+}
 #elif HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128
 // These have no conversion, and Highway's own emulation of it turns infinity
 // and NaN into numbers.
@@ -78,7 +81,9 @@ HWY_INLINE VF LoadElems(DF d, const hwy::float16_t* p) {
 #endif
 HWY_INLINE float LoadElem(const float* p) { return *p; }
 HWY_INLINE float LoadElem(const hwy::bfloat16_t* p) { return Bf16ToFloat(p->bits); }
-HWY_INLINE float LoadElem(const hwy::float16_t* p) { return Fp16ToFloat(p->bits); }
+HWY_INLINE float LoadElem(const hwy::float16_t* p) {
+  return Fp16ToFloat(std::bit_cast<uint16_t>(*p));
+}
 
 // Calls fn with a typed pointer to the stored data.
 template <class Fn>
@@ -213,7 +218,7 @@ HWY_INLINE void ForEachRowBlock(int64_t rows, Fn fn) {
     if constexpr (MaxRows > 16) {
       for (; i + 16 <= rows; i += 16) fn(std::integral_constant<int, 16>(), i);
     }
-    if constexpr (MaxRows > 8) {
+    if constexpr (MaxRows > 8 && MaxRows % 8 == 0) {
       for (; i + 8 <= rows; i += 8) fn(std::integral_constant<int, 8>(), i);
     }
     for (; i + 4 <= rows; i += 4) fn(std::integral_constant<int, 4>(), i);
