@@ -56,7 +56,8 @@ endfunction()
 
 # add_isa_tests(PROGRAM): registers a program of add_room_test once more per instruction set, as
 # PROGRAM.ISA with MLA_ISA set. Its main() forces the ISA; on a machine without it the test is
-# reported as skipped, with a message. For rooms that see kernels.
+# reported as skipped, with a message. The run without MLA_ISA has the label "default_isa". For rooms
+# that see kernels.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   # Highway's portable target is called scalar where it takes the compiler's vector types to be
   # broken (GCC before 12.3), else emu128.
@@ -73,6 +74,7 @@ function(add_isa_tests program)
   target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/isa_main.cc)
   target_link_libraries(${program} PRIVATE mla_kernels)
   get_test_property(${program} LABELS labels)
+  set_tests_properties(${program} PROPERTIES LABELS "${labels};default_isa")
   foreach(isa ${MLA_TEST_ISAS})
     add_test(NAME ${program}.${isa} COMMAND ${program})
     set_tests_properties(${program}.${isa} PROPERTIES TIMEOUT 600 LABELS "${labels};isa"

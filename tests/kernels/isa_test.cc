@@ -37,6 +37,10 @@ TEST_F(IsaTest, ListsEachOnceBestFirst) {
   EXPECT_LT(at("avx512"), at("avx2"));
   EXPECT_LT(at("avx2"), at("sse4"));
   EXPECT_LT(at("sse4"), at("ssse3"));
+#elif defined(__aarch64__)
+  EXPECT_NE(at("neon"), isas.end());
+#else
+  EXPECT_EQ(at("none"), isas.end());
 #endif
 }
 
