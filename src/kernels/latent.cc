@@ -51,14 +51,19 @@ struct Layout {
         groups(full + (rest > 0 ? 1 : 0)),
         dot_rest(rest > 0 && RoundUp(rest, 4) < lanes) {
     const int64_t all = task.rows * groups;
-    q = task.scratch;
-    scores = q + all * width * lanes;
-    max = scores + all * kLatentTileRows * lanes;
-    sum = max + all * lanes;
-    shrink = sum + all * lanes;
-    acc = shrink + all * lanes;
-    piece = acc + RoundUp(task.rows * task.heads, 1) * rank;
-    partial = piece + kPieceFloats;
+    const auto take = [&](int64_t count) {
+      float* at = task.scratch != nullptr ? task.scratch + floats : nullptr;
+      floats += count;
+      return at;
+    };
+    q = take(all * width * lanes);
+    scores = take(all * kLatentTileRows * lanes);
+    max = take(all * lanes);
+    sum = take(all * lanes);
+    shrink = take(all * lanes);
+    acc = take(task.rows * task.heads * rank);
+    piece = take(kPieceFloats);
+    partial = take(dot_rest ? task.rows * RoundUp(rest, 4) * kLatentTileRows * lanes : 0);
   }
 
   float* Q(int64_t row, int64_t group) const { return q + (row * groups + group) * width * lanes; }
@@ -67,7 +72,9 @@ struct Layout {
   }
   // Partial sums of the remaining heads of one row: [heads rounded up to
   // 4][kLatentTileRows][lanes].
-  float* Partial(int64_t row) const { return partial + row * lanes * kLatentTileRows * lanes; }
+  float* Partial(int64_t row) const {
+    return partial + row * RoundUp(rest, 4) * kLatentTileRows * lanes;
+  }
 
   int64_t lanes;
   int64_t rank, width;  // of packed rows: padded to whole pairs of vectors
@@ -81,6 +88,7 @@ struct Layout {
   float* acc;           // [rows, heads, rank]
   float* piece;         // fp32 copies of parts of rows
   float* partial;
+  int64_t floats = 0;  // all of the above
 };
 
 void Begin(const LatentTask& task) {
@@ -281,7 +289,8 @@ void Scores(const LatentTask& task, const Layout& l, const LatentTileRows& tile,
                         task.rows * std::max<int64_t>(1, l.full);
   Prefetcher prefetcher(tile.next, tile.next_count * f.row_bytes, calls);
   const auto no_feeds = [](int64_t) { return NoFeed(); };
-  const bool may_feed = kOneGroupRows == 16 && Seen(tile, 0) == kLatentTileRows && (l.full > 0 || !l.dot_rest);
+  const bool may_feed =
+      kOneGroupRows == 16 && Seen(tile, 0) == kLatentTileRows && (l.full > 0 || !l.dot_rest);
   Piece piece = PieceAt(task, l, tile, 0);
   float* now = l.piece;
   float* later = l.piece + kPieceFloats / 2;
@@ -500,8 +509,7 @@ int64_t ScratchFloats(const LatentFormat& format, int64_t rows, int64_t heads) {
   task.format = format;
   task.rows = rows;
   task.heads = heads;
-  const Layout l(task);
-  return l.partial - l.q + rows * l.lanes * kLatentTileRows * l.lanes;
+  return Layout(task).floats;
 }
 
 }  // namespace HWY_NAMESPACE
