@@ -35,8 +35,9 @@ HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> Exp2NotAboveZero(D d, hwy::HWY_NAMESPACE::
   p = hn::MulAdd(p, f, hn::Set(d, 0x1.ebfbdap-3f));
   p = hn::MulAdd(p, f, hn::Set(d, 0x1.62e430p-1f));
   p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
-  // -127 gives exponent bits of zero, the number 0.
-  const auto exponent = hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127));
+  // -127 gives exponent bits of zero, the number 0. NaN has no integer, and is in p already.
+  const auto number = hn::IfThenElseZero(hn::Eq(whole, whole), whole);
+  const auto exponent = hn::Add(hn::ConvertTo(di, number), hn::Set(di, 127));
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
 }
 
