@@ -24,7 +24,23 @@ struct MatmulArgs {
   int64_t c_stride = 0;         ///< >= n
   bool accumulate = false;      ///< C += instead of C =
   int64_t m = 0, n = 0, k = 0;
+  /// MatmulNt only: memory of this thread for panels of many-row products, 64-byte aligned, best
+  /// MatmulScratchFloats(k) floats. Without it, or with too little, the result is the same bit for
+  /// bit, later.
+  float* scratch = nullptr;
+  int64_t scratch_floats = 0;
 };
+
+/// Rows of A from which MatmulNt uses its scratch: fewer do not repay the packing of B.
+inline constexpr int64_t kMatmulPackFrom = 96;
+
+/// Scratch with which a product of this k runs at its best: 1.25 MiB, or two panels
+/// if that is more.
+constexpr int64_t MatmulScratchFloats(int64_t k) noexcept {
+  constexpr int64_t kUsual = 320 << 10;
+  const int64_t two_panels = (k + 64) * 80;
+  return two_panels > kUsual ? two_panels : kUsual;
+}
 
 /// op(B) = Bᵀ, B [n, k]: the product of a linear layer.
 void MatmulNt(const MatmulArgs& args) noexcept;

@@ -49,6 +49,17 @@ int64_t LinearBlockRows(const WeightView& weight) {
   return std::clamp<int64_t>(kTaskBytes / row_bytes / 4 * 4, 4, kMostLinearBlockRows);
 }
 
+namespace {
+
+// Rows of W per task. Packed panels want as many as the scratch holds of a usual width.
+int64_t TaskRows(const WeightView& w, int64_t rows) {
+  constexpr int64_t kPanelRows = 128;
+  const int64_t block = LinearBlockRows(w);
+  return rows >= kMatmulPackFrom ? std::max(block, kPanelRows) : block;
+}
+
+}  // namespace
+
 void ApplyLinear(OpContext& context, const float* x, int64_t x_stride, int64_t rows,
                  std::span<const LinearOutput> outputs, bool accumulate) {
   constexpr size_t kMostOutputs = 4;
@@ -60,20 +71,22 @@ void ApplyLinear(OpContext& context, const float* x, int64_t x_stride, int64_t r
                 w.rows <= outputs[i].y_stride,
             "ApplyLinear: shapes disagree");
     DenseElem(w.dtype);  // checked here, since tasks must not throw
-    const int64_t block = LinearBlockRows(w);
+    const int64_t block = TaskRows(w, rows);
     first_task[i + 1] = first_task[i] + (w.rows + block - 1) / block;
   }
-  context.pool.Run(first_task[outputs.size()], [&](int64_t task, int) {
+  context.pool.Run(first_task[outputs.size()], [&](int64_t task, int thread) {
     size_t i = 0;
     while (task >= first_task[i + 1]) ++i;
     const LinearOutput& out = outputs[i];
     const WeightView& w = out.linear->weight;
-    const int64_t block = LinearBlockRows(w);
+    const int64_t block = TaskRows(w, rows);
     const int64_t begin = (task - first_task[i]) * block;
     const WeightView part = w.Rows(begin, std::min(block, w.rows - begin));
     MatmulArgs args = ProductNt(x, x_stride, rows, part, out.y + begin, out.y_stride);
     if (out.linear->bias != nullptr) args.bias = out.linear->bias + begin;
     args.accumulate = accumulate;
+    args.scratch = context.scratch.Get(thread);
+    args.scratch_floats = context.scratch.size();
     context.kernels.matmul_nt(args);
   });
 }

@@ -49,7 +49,8 @@ class Product {
   }
 
   // Rows [first, first + count) of C by the given kernels.
-  std::vector<float> Run(const KernelTable& kernels, int64_t first, int64_t count) const {
+  std::vector<float> Run(const KernelTable& kernels, int64_t first, int64_t count,
+                         float* scratch = nullptr, int64_t scratch_floats = 0) const {
     std::vector<float> c = before_;
     MatmulArgs args;
     args.a = static_cast<const float*>(a_.data()) + (options_.pick_rows ? 0 : first * a_.stride());
@@ -65,6 +66,8 @@ class Product {
     args.m = count;
     args.n = shape_.n;
     args.k = shape_.k;
+    args.scratch = scratch;
+    args.scratch_floats = scratch_floats;
     (options_.transposed ? kernels.matmul_nt : kernels.matmul_nn)(args);
     return c;
   }
@@ -166,6 +169,34 @@ TEST(Matmul, RowsDoNotDependOnTheTiling) {
                          {part.begin() + first * stride, part.begin() + (first + count) * stride}))
                 << shape << " rows from " << first << " by " << step;
           }
+        }
+      }
+    }
+  }
+}
+
+// Many rows with scratch for panels: the same bits as without, whatever the scratch holds, and
+// nothing written beyond it.
+TEST(Matmul, PanelsChangeNothing) {
+  uint64_t seed = 900;
+  for (const Elem type : kAllElems) {
+    for (const Shape& shape :
+         {Shape{96, 1, 1}, Shape{97, 33, 16}, Shape{100, 67, 37}, Shape{107, 130, 150},
+          Shape{109, 5, 129}, Shape{96, 31, 7}, Shape{103, 64, 300}, Shape{98, 17, 0}}) {
+      for (int variant = 0; variant < 4; ++variant) {
+        SCOPED_TRACE(testing::Message()
+                     << shape << " type " << static_cast<int>(type) << " variant " << variant);
+        const Options options{true, (variant & 1) != 0, (variant & 2) != 0, variant >= 2};
+        const Product p(shape, type, options, ++seed);
+        const std::vector<float> want = p.Run(FastKernels());
+        p.Check(want);
+        for (const int64_t floats :
+             {int64_t{0}, int64_t{100}, (shape.k + 64) * 80, MatmulScratchFloats(shape.k)}) {
+          std::vector<float> scratch(static_cast<size_t>(floats) + 1, kNaN);
+          scratch.back() = kUntouched;
+          ASSERT_TRUE(SameBits(p.Run(FastKernels(), 0, shape.m, scratch.data(), floats), want))
+              << floats << " floats of scratch";
+          ASSERT_EQ(scratch.back(), kUntouched) << "wrote past the scratch";
         }
       }
     }
