@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/attend.h"
+#include "kernels/latent_unit.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/latent.cc"
@@ -524,13 +525,24 @@ HWY_EXPORT(Tile);
 HWY_EXPORT(Finish);
 HWY_EXPORT(ScratchFloats);
 
-void LatentBegin(const LatentTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Begin)(task); }
+void LatentBegin(const LatentTask& task) noexcept {
+  if (const auto* products = LatentProducts(task.format)) return LatentBf16Begin(task, *products);
+  HWY_DYNAMIC_DISPATCH(Begin)(task);
+}
 void LatentTile(const LatentTask& task, const LatentTileRows& tile) noexcept {
+  if (const auto* products = LatentProducts(task.format)) {
+    return LatentBf16Tile(task, tile, *products);
+  }
   HWY_DYNAMIC_DISPATCH(Tile)(task, tile);
 }
-void LatentFinish(const LatentTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Finish)(task); }
+void LatentFinish(const LatentTask& task) noexcept {
+  if (const auto* products = LatentProducts(task.format)) return LatentBf16Finish(task, *products);
+  HWY_DYNAMIC_DISPATCH(Finish)(task);
+}
 int64_t LatentScratchFloats(const LatentFormat& format, int64_t rows, int64_t heads) noexcept {
-  return HWY_DYNAMIC_DISPATCH(ScratchFloats)(format, rows, heads);
+  // Enough for either family, so that it does not depend on the one in use.
+  return std::max(HWY_DYNAMIC_DISPATCH(ScratchFloats)(format, rows, heads),
+                  LatentBf16ScratchFloats(format, rows, heads));
 }
 
 }  // namespace mla

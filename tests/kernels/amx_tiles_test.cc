@@ -1,5 +1,4 @@
-// The tile product against a model of the tiles that follows Intel's pseudo-code (SDM volume 2,
-// LDTILECFG, TILELOADD, TDPBF16PS, TDPBUSD), with every condition under which a processor faults.
+// The tile product against a model of the tiles.
 #include "kernels/x86/amx_tiles.h"
 
 #include <cstring>
@@ -9,111 +8,25 @@
 #include <gtest/gtest.h>
 
 #include "kernels/x86/dot_units.h"
+#include "support/tile_model.h"
 
 namespace mla {
 namespace {
 
-struct Tiles {
-  TileConfig config;  // palette 0: not configured
-  uint8_t data[8][16][64];
-  std::string fault;
-  bool takes_config = true;
-  int row_bytes(int t) const { return config.row_bytes[t]; }
-  int rows(int t) const { return config.rows[t]; }
-  void Check(bool good, const char* what) {
-    if (!good && fault.empty()) fault = what;
-  }
+TileModel& tiles = TileModel::Here();
+
+void Load(int t, const void* base, int64_t stride) { tiles.Load(t, base, stride); }
+void Store(int t, void* base, int64_t stride) { tiles.Store(t, base, stride); }
+
+constexpr TileOps kModel = {
+    [](const TileConfig& c) { tiles.LoadConfig(c); },
+    [](TileConfig* c) { *c = tiles.config; },
+    Load,
+    Store,
+    [] { tiles.DotBf16(0, 1, 2); },
+    [] { tiles.DotInt8(0, 1, 2); },
+    [] { tiles.Release(); },
 };
-
-Tiles tiles;
-
-void LoadConfig(const TileConfig& c) {
-  tiles.Check(c.palette == 0 || c.palette == 1, "#GP: palette");
-  tiles.Check(c.start_row == 0, "start row");
-  for (uint8_t byte : c.reserved) tiles.Check(byte == 0, "#GP: reserved byte");
-  for (int t = 0; t < 16; ++t) {
-    tiles.Check(t < 8 || (c.row_bytes[t] == 0 && c.rows[t] == 0), "#GP: tile above 7");
-    tiles.Check(c.row_bytes[t] <= 64 && c.rows[t] <= 16, "#GP: tile too large");
-    tiles.Check((c.row_bytes[t] == 0) == (c.rows[t] == 0), "one size is zero");
-  }
-  if (!tiles.takes_config) return;
-  tiles.config = c;
-  std::memset(tiles.data, 0, sizeof(tiles.data));
-}
-
-void StoreConfig(TileConfig* c) { *c = tiles.config; }
-
-void Load(int t, const void* base, int64_t stride) {
-  tiles.Check(tiles.rows(t) > 0, "#UD: load of a tile without size");
-  std::memset(tiles.data[t], 0, sizeof(tiles.data[t]));
-  for (int row = 0; row < tiles.rows(t); ++row) {
-    std::memcpy(tiles.data[t][row], static_cast<const uint8_t*>(base) + row * stride,
-                static_cast<size_t>(tiles.row_bytes(t)));
-  }
-}
-
-void Store(int t, void* base, int64_t stride) {
-  tiles.Check(tiles.rows(t) > 0, "#UD: store of a tile without size");
-  for (int row = 0; row < tiles.rows(t); ++row) {
-    std::memcpy(static_cast<uint8_t*>(base) + row * stride, tiles.data[t][row],
-                static_cast<size_t>(tiles.row_bytes(t)));
-  }
-}
-
-void CheckSizes() {
-  tiles.Check(tiles.config.palette == 1, "#UD: not configured");
-  tiles.Check(tiles.row_bytes(0) % 4 == 0 && tiles.row_bytes(1) % 4 == 0, "#UD: not in fours");
-  tiles.Check(tiles.row_bytes(0) == tiles.row_bytes(2), "#UD: columns of C and B");
-  tiles.Check(tiles.rows(0) == tiles.rows(1), "#UD: rows of C and A");
-  tiles.Check(tiles.row_bytes(1) == 4 * tiles.rows(2), "#UD: depth of A and B");
-}
-
-template <typename T>
-T At(int t, int row, int index) {
-  T value;
-  std::memcpy(&value, tiles.data[t][row] + static_cast<size_t>(index) * sizeof(T), sizeof(T));
-  return value;
-}
-
-float FromBf16(uint16_t upper) {
-  const uint32_t bits = uint32_t{upper} << 16;
-  float f = 0;
-  std::memcpy(&f, &bits, sizeof(f));
-  return f;
-}
-
-void DotBf16() {
-  CheckSizes();
-  for (int m = 0; m < tiles.rows(0); ++m) {
-    for (int n = 0; n < tiles.row_bytes(0) / 4; ++n) {
-      float even = 0, odd = 0;
-      for (int k = 0; k < tiles.row_bytes(1) / 4; ++k) {
-        even += FromBf16(At<uint16_t>(1, m, 2 * k)) * FromBf16(At<uint16_t>(2, k, 2 * n));
-        odd += FromBf16(At<uint16_t>(1, m, 2 * k + 1)) * FromBf16(At<uint16_t>(2, k, 2 * n + 1));
-      }
-      const float sum = At<float>(0, m, n) + (even + odd);
-      std::memcpy(tiles.data[0][m] + 4 * n, &sum, sizeof(sum));
-    }
-  }
-}
-
-void DotInt8() {
-  CheckSizes();
-  for (int m = 0; m < tiles.rows(0); ++m) {
-    for (int n = 0; n < tiles.row_bytes(0) / 4; ++n) {
-      int32_t sum = At<int32_t>(0, m, n);
-      for (int k = 0; k < tiles.row_bytes(1) / 4; ++k) {
-        for (int i = 0; i < 4; ++i)
-          sum += At<uint8_t>(1, m, 4 * k + i) * At<int8_t>(2, k, 4 * n + i);
-      }
-      std::memcpy(tiles.data[0][m] + 4 * n, &sum, sizeof(sum));
-    }
-  }
-}
-
-void Release() { tiles.config = TileConfig(); }
-
-constexpr TileOps kModel = {LoadConfig, StoreConfig, Load, Store, DotBf16, DotInt8, Release};
 
 CpuWords CpuWithAmx() {
   CpuWords words;
@@ -137,7 +50,7 @@ constexpr DotUnitSystem kSystem = {CpuWithAmx, Granted, ModelProduct};
 
 class AmxTiles : public testing::Test {
  protected:
-  void SetUp() override { tiles = Tiles(); }
+  void SetUp() override { tiles = TileModel(); }
 };
 
 TEST_F(AmxTiles, ConfigurationHasIntelsLayout) {
