@@ -17,7 +17,7 @@ export PROMPT
 
 help:
 	@echo 'make generate [PROMPT="..."] [MODEL=DIR] [ARGS="..."]  build, then continue the prompt'
-	@echo 'make test [STAGES="release asan tsan fuzz"]  everything that must pass'
+	@echo 'make test [STAGES="release asan tsan neon fuzz"]  everything that must pass'
 	@echo 'make build     the program, at $(BUILD)/mla'
 	@echo 'make bench     attention paths side by side [CONTEXTS=4096,16384] [BATCHES=1,4]'
 	@echo 'make format    clang-format over the C++ sources'
@@ -29,6 +29,7 @@ generate: build
 
 test:
 	@tools/install_deps.sh build test
+	@tools/install_deps.sh neon || echo 'The stage neon will fail; STAGES="..." leaves it out.' >&2
 	@tools/run_tests.sh $(STAGES)
 
 build:

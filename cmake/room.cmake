@@ -44,7 +44,7 @@ function(add_room_test room name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE mla_${room} mla_flags GTest::gtest GTest::gtest_main ${TEST_LIBS})
   target_compile_definitions(${name} PRIVATE MLA_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-    MLA_MODELS="${PROJECT_SOURCE_DIR}/models")
+    MLA_MODELS="${PROJECT_SOURCE_DIR}/models" $<$<BOOL:${CMAKE_CROSSCOMPILING_EMULATOR}>:MLA_EMULATED>)
   set(labels ${room} ${TEST_LABELS})
   if(room IN_LIST MLA_THREADED_ROOMS)
     list(APPEND labels threaded)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing when none is.
-# Usage: tools/install_deps.sh [build] [test]. This is the one list of packages; the README refers
+# Usage: tools/install_deps.sh [build] [test] [neon]. This is the one list of packages; the README refers
 # to it.
 set -euo pipefail
 
@@ -12,13 +12,18 @@ test_packages=(
   libgtest-dev python3 valgrind
   clang clang-format clang-tidy libclang-rt-14-dev
 )
+# The libraries for aarch64 are not installed but unpacked: tools/fetch_sysroot.sh. On aarch64 itself
+# every test runs on NEON anyway.
+neon_packages=()
+if [ "$(uname -m)" = x86_64 ]; then neon_packages=(g++-aarch64-linux-gnu qemu-user); fi
 
 wanted=()
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build_packages[@]}") ;;
     test) wanted+=("${test_packages[@]}") ;;
-    *) echo "install_deps.sh: unknown group '$group' (build, test)" >&2; exit 2 ;;
+    neon) wanted+=("${neon_packages[@]}") ;;
+    *) echo "install_deps.sh: unknown group '$group' (build, test, neon)" >&2; exit 2 ;;
   esac
 done
 

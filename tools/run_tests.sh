@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Everything that must pass, in stages; every stage runs even if one before it failed.
-# Usage: tools/run_tests.sh [STAGE ...], stages: release asan tsan fuzz (default: all).
+# Usage: tools/run_tests.sh [STAGE ...], stages: release asan tsan neon fuzz (default: all).
 #   release  warnings are errors; all tests, per instruction set; lints, install, valgrind
 #   asan     AddressSanitizer and UndefinedBehaviorSanitizer; tests once, on the default ISA
 #   tsan     ThreadSanitizer; the rooms that run in parallel
+#   neon     the rooms under attention for aarch64, run by qemu-user, with fewer shapes
 #   fuzz     libFuzzer targets, FUZZ_SECONDS each (60), under the sanitizers of asan
 # The last line is "N passed, N failed"; the exit status is 0 only if nothing failed.
 set -uo pipefail
@@ -89,6 +90,24 @@ stage_tsan() {
   launcher=()
 }
 
+stage_neon() {
+  if [ "$(uname -m)" != x86_64 ]; then
+    echo "neon: only cross-compiled on x86-64; here the other stages run on this machine's own ISAs"
+    return
+  fi
+  local tool
+  for tool in aarch64-linux-gnu-g++ qemu-aarch64; do
+    if ! command -v "$tool" >/dev/null; then
+      count 1 "neon: no $tool; as root, run tools/install_deps.sh neon"
+      return
+    fi
+  done
+  tools/fetch_sysroot.sh && configure neon && compile build-neon
+  local status=$?
+  count "$status" "build of neon"
+  if [ "$status" -eq 0 ]; then run_ctest neon build-neon -LE '^(default_isa|figures)$'; fi
+}
+
 fuzz_one() {
   local name=$1 log=build/logs/$1.log
   mkdir -p "build-fuzz/corpus/$name" "build-fuzz/artifacts"
@@ -125,10 +144,21 @@ stage_fuzz() {
   done
 }
 
-for stage in "${@:-release asan tsan fuzz}"; do
+# isas NAME: which instruction sets the stage's tests ran on, and which this machine lacks.
+isas() {
+  local log=$logs/$1.log ran off
+  ran=$(sed -nE 's/.* Test +#[0-9]+: [a-z_]+_test\.([a-z0-9_]+) .*(Passed|Failed|Timeout|Exception).*/\1/p' "$log" |
+    sort -u | paste -sd' ')
+  off=$(sed -nE 's/.* Test +#[0-9]+: [a-z_]+_test\.([a-z0-9_]+) .*Skipped.*/\1/p' "$log" |
+    sort -u | paste -sd' ')
+  echo "ISAs of $1: ran ${ran:-the best of this machine}; skipped, not on this machine: ${off:-none}"
+}
+
+all_stages="release asan tsan neon fuzz"
+for stage in "${@:-$all_stages}"; do
   for name in $stage; do
     if ! declare -F "stage_$name" >/dev/null; then
-      echo "run_tests.sh: unknown stage '$name' (release, asan, tsan, fuzz)" >&2
+      echo "run_tests.sh: unknown stage '$name' (${all_stages// /, })" >&2
       exit 2
     fi
     echo "=== $name"
@@ -141,10 +171,11 @@ done
 echo "=== time per stage, $jobs jobs"
 printf '%s\n' "${times[@]}"
 if [ "$skipped" -gt 0 ]; then echo "$skipped skipped (listed by ctest above)"; fi
-for name in asan tsan release; do
-  if [ -f "$logs/$name.log" ] && [[ " ${*:-release asan tsan fuzz} " == *" $name "* ]]; then
+for name in asan tsan neon release; do
+  if [ -f "$logs/$name.log" ] && [[ " ${*:-$all_stages} " == *" $name "* ]]; then
     echo "=== ctest summary: $name"
     sed -n '/tests passed, /,$p' "$logs/$name.log"
+    isas "$name"
   fi
 done
 echo "$passed passed, $failed failed"

@@ -7,9 +7,9 @@
 
 namespace mla {
 
-/// Emulated vectors and sanitizers cost an order of magnitude.
+/// Emulated vectors and processors, and sanitizers cost an order of magnitude.
 inline bool SlowIsa() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(MLA_EMULATED)
   return true;
 #else
   return ChosenIsa() == "scalar";
