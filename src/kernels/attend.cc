@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attend.cc"
@@ -11,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "hwy/contrib/math/math-inl.h"
+#include "kernels/pack-inl.h"
 #include "kernels/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,6 +46,65 @@ void Scores(const AttendTileArgs& g, const void* keys, Elem type, int64_t stride
     ForEachRowBlock(g.m, [&](auto rows, int64_t i) {
       ScoreRows<rows()>(g, k, stride, q_begin, width, accumulate, i, t, prefetcher);
     });
+  });
+}
+
+// Many query rows: keys become fp32 columns once, so that a score is a chain of multiply-adds with
+// keys as lanes and no horizontal step.
+inline constexpr int64_t kPackedFrom = 32;
+inline constexpr int64_t kMostPackedWidth = 256;
+#if HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || \
+    HWY_TARGET == HWY_EMU128
+inline constexpr int kPackedTileRows = 6;
+#else
+inline constexpr int kPackedTileRows = 12;
+#endif
+
+template <int MR, int NV>
+HWY_INLINE void PackedScores(const float* HWY_RESTRICT q, int64_t q_stride,
+                             const float* HWY_RESTRICT k, int64_t width, float* HWY_RESTRICT s) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  VF acc[MR][NV];
+  for (int i = 0; i < MR; ++i) {
+    for (int j = 0; j < NV; ++j) acc[i][j] = hn::Zero(d);
+  }
+  for (int64_t x = 0; x < width; ++x) {
+    VF kv[NV];
+    for (int j = 0; j < NV; ++j) kv[j] = hn::LoadU(d, k + x * kAttendTileRows + j * lanes);
+    for (int i = 0; i < MR; ++i) {
+      const VF qv = InRegister(hn::Set(d, q[i * q_stride + x]));
+      for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(qv, kv[j], acc[i][j]);
+    }
+  }
+  for (int i = 0; i < MR; ++i) {
+    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], d, s + i * kAttendTileRows + j * lanes);
+  }
+}
+
+// All scores of the tile; what lies beyond key t within its last vector is 0.
+void ScoresOfPacked(const AttendTileArgs& g, int64_t t) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const int64_t padded = (t + lanes - 1) / lanes * lanes;
+  HWY_ALIGN float keys[kMostPackedWidth * kAttendTileRows];
+  const auto pack = [&](Elem type, const void* data, int64_t stride, int64_t width, float* to) {
+    WithElem(type, data, [&](const auto* k) {
+      using T = std::remove_const_t<std::remove_pointer_t<decltype(k)>>;
+      PackTransposed<T>([&](int64_t r) { return k + r * stride; }, t, padded, width,
+                        [&](int64_t x, int64_t y) { return to + (x + y) * kAttendTileRows; });
+    });
+  };
+  pack(g.type, g.k, g.k_stride, g.dk, keys);
+  if (g.dr > 0) pack(g.rope_type, g.k_rope, g.k_rope_stride, g.dr, keys + g.dk * kAttendTileRows);
+  const int64_t width = g.dk + g.dr;
+  ForEachRowBlock<kPackedTileRows>(g.m, [&](auto rows, int64_t i) {
+    const float* q = g.q + i * g.q_stride;
+    float* s = g.scratch + i * kAttendTileRows;
+    int64_t key = 0;
+    for (; key + 2 * lanes <= padded; key += 2 * lanes) {
+      PackedScores<rows(), 2>(q, g.q_stride, keys + key, width, s + key);
+    }
+    if (key < padded) PackedScores<rows(), 1>(q, g.q_stride, keys + key, width, s + key);
   });
 }
 
@@ -125,9 +186,13 @@ void Attend(const AttendTileArgs& g) {
   if (t == 0) return;
   const int64_t products = (g.m + kRows - 1) / kRows * (t / kColumns + 1);
   Prefetcher prefetcher(g.prefetch, g.prefetch_bytes, products);
-  Scores(g, g.k, g.type, g.k_stride, 0, g.dk, false, t, prefetcher);
-  if (g.dr > 0) {
-    Scores(g, g.k_rope, g.rope_type, g.k_rope_stride, g.dk, g.dr, true, t, prefetcher);
+  if (g.m >= kPackedFrom && g.dk + g.dr <= kMostPackedWidth) {
+    ScoresOfPacked(g, t);
+  } else {
+    Scores(g, g.k, g.type, g.k_stride, 0, g.dk, false, t, prefetcher);
+    if (g.dr > 0) {
+      Scores(g, g.k_rope, g.rope_type, g.k_rope_stride, g.dk, g.dr, true, t, prefetcher);
+    }
   }
   WithElem(g.type, g.v, [&](const auto* v) {
     ForEachRowBlock(g.m, [&](auto rows, int64_t i) { OutputRows<rows()>(g, v, i, t); });

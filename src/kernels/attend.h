@@ -19,6 +19,8 @@ inline constexpr int64_t kAttendTileRows = 64;
 /// Folds t keys into the running state (max, sum, acc) of m query rows:
 ///   s = q·[k | k_rope], new_max = max(max, s), p = exp(s - new_max), sum and acc rescaled, acc +=
 ///   p·v.
+/// The order of a score's sum depends on the widths, the ISA and whether m is large; other rows of
+/// the call change nothing else about a row.
 /// State starts as max = -inf, sum = 0, acc = 0. Strides are in elements. Rows at or beyond the
 /// largest `visible` are never read.
 struct AttendTileArgs {

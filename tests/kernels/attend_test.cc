@@ -138,6 +138,12 @@ std::vector<Shape> Shapes() {
     shapes.push_back({6, t, 40, 33});
   }
   for (int64_t d : {1, 2, 3, 7, 8, 9, 15, 17, 31, 64, 65}) shapes.push_back({5, 20, d, 66 - d});
+  // Rows enough for packed keys; the last key is too wide for them.
+  for (const Shape& s :
+       {Shape{32, 64, 40, 16}, Shape{33, 13, 37, 20}, Shape{45, 33, 11, 5}, Shape{71, 63, 3, 7},
+        Shape{40, 1, 1, 1}, Shape{37, 20, 256, 9}, Shape{35, 20, 257, 9}}) {
+    shapes.push_back(s);
+  }
   if (!SlowIsa()) shapes.push_back({16, 64, 576, 512});
   return shapes;
 }
@@ -331,20 +337,24 @@ TEST(AttendTile, ANaNScoreReachesTheOutput) {
 
 // Row i sees keys 0 .. i; key j is broken. Rows that do not see it come out as without it.
 TEST(AttendTile, ABrokenKeyDoesNotReachRowsThatDoNotSeeIt) {
-  constexpr int64_t kRows = 9, kDim = 11;
-  std::vector<int32_t> visible;
-  for (int32_t i = 1; i <= kRows; ++i) visible.push_back(i);
-  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
+  constexpr int64_t kDim = 11;
+  for (const auto& [table, count] : {std::pair<const KernelTable*, int64_t>{&FastKernels(), 9},
+                                     {&FastKernels(), 41},
+                                     {&ReferenceKernels(), 9}}) {
+    const KernelTable* const kernels = table;
+    const int64_t rows = count;
+    std::vector<int32_t> visible;
+    for (int32_t i = 1; i <= rows; ++i) visible.push_back(i);
     Random random(8);
-    const auto q = random.Normals(kRows * kDim);
-    const auto keys = random.Normals(kRows * kDim);
+    const auto q = random.Normals(rows * kDim);
+    const auto keys = random.Normals(rows * kDim);
     const auto run = [&](const std::vector<float>& k) {
-      State state(kRows, kDim);
+      State state(rows, kDim);
       AttendTileArgs args;
       args.q = q.data();
       args.q_stride = args.k_stride = args.v_stride = kDim;
       args.k = args.v = k.data();
-      args.m = args.t = kRows;
+      args.m = args.t = rows;
       args.dk = args.dv = kDim;
       args.visible = visible.data();
       args.max = state.max.data();
@@ -353,10 +363,10 @@ TEST(AttendTile, ABrokenKeyDoesNotReachRowsThatDoNotSeeIt) {
       args.acc_stride = state.stride;
       args.scratch = state.scratch.data();
       kernels->attend_tile(args);
-      return Finish(*kernels, state, kRows, kDim).out;
+      return Finish(*kernels, state, rows, kDim).out;
     };
     const auto clean = run(keys);
-    for (int64_t bad = 0; bad < kRows; ++bad) {
+    for (int64_t bad = 0; bad < rows; ++bad) {
       for (const float value : {kNaN, kInfinity}) {
         auto broken = keys;
         std::fill_n(broken.begin() + bad * kDim, kDim, value);
@@ -364,7 +374,7 @@ TEST(AttendTile, ABrokenKeyDoesNotReachRowsThatDoNotSeeIt) {
         EXPECT_TRUE(SameBits({got.begin(), got.begin() + bad * kDim},
                              {clean.begin(), clean.begin() + bad * kDim}))
             << kernels->name << " key " << bad;
-        for (int64_t i = bad; i < kRows; ++i) {
+        for (int64_t i = bad; i < rows; ++i) {
           EXPECT_FALSE(Finite({got.begin() + i * kDim, got.begin() + (i + 1) * kDim}));
         }
       }
@@ -374,16 +384,18 @@ TEST(AttendTile, ABrokenKeyDoesNotReachRowsThatDoNotSeeIt) {
 
 // The rest of each key elsewhere and of another type, as in caches with a finer rotated part.
 TEST(AttendTile, KeysInTwoParts) {
-  constexpr int64_t kT = 21, kRows = 5;
+  constexpr int64_t kT = 21;
   for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
     for (const Elem type : kAllElems) {
       for (const Elem rope_type : kAllElems) {
         for (const auto& [dk, dr] : {std::pair<int64_t, int64_t>{24, 6}, {1, 2}, {33, 64}}) {
+          // Few rows, and enough for packed keys.
+          const int64_t rows = dk == 24 ? 35 : dk == 1 ? 5 : type == rope_type ? 5 : 38;
           Random random(9);
-          const StoredMatrix q = StoredMatrix::Normal(random, kRows, dk + dr, Elem::kF32, 0.3, 1);
+          const StoredMatrix q = StoredMatrix::Normal(random, rows, dk + dr, Elem::kF32, 0.3, 1);
           const StoredMatrix k = StoredMatrix::Normal(random, kT, dk, type, 1, 2, 1);
           const StoredMatrix rope = StoredMatrix::Normal(random, kT, dr, rope_type, 1, 5, 1);
-          State state(kRows, dk);
+          State state(rows, dk);
           AttendTileArgs args;
           args.q = static_cast<const float*>(q.data());
           args.q_stride = q.stride();
@@ -394,7 +406,7 @@ TEST(AttendTile, KeysInTwoParts) {
           args.k_rope_stride = rope.stride();
           args.rope_type = rope_type;
           args.dr = dr;
-          args.m = kRows;
+          args.m = rows;
           args.t = kT;
           args.dk = args.dv = dk;
           args.max = state.max.data();
@@ -403,8 +415,8 @@ TEST(AttendTile, KeysInTwoParts) {
           args.acc_stride = state.stride;
           args.scratch = state.scratch.data();
           kernels->attend_tile(args);
-          const Finished got = Finish(*kernels, state, kRows, dk);
-          for (int64_t i = 0; i < kRows; ++i) {
+          const Finished got = Finish(*kernels, state, rows, dk);
+          for (int64_t i = 0; i < rows; ++i) {
             std::vector<double> scores;
             std::vector<std::vector<double>> values;
             for (int64_t j = 0; j < kT; ++j) {
