@@ -49,8 +49,8 @@ void ProjectQueries(OpContext& context, AttentionWorkspace& ws, const AttentionC
 
 // (item, chunk, rows, heads) tasks of at most kTaskPairs pairs. Tasks shrink until every thread has
 // one, down to a vector of heads: a pair's result does not depend on what else is in its task.
-void PlanTasks(AttentionWorkspace& ws, int64_t heads, int threads) {
-  int64_t most = kTaskPairs;
+// `most`: pairs that the planner asked for.
+void PlanTasks(AttentionWorkspace& ws, int64_t heads, int64_t most, int threads) {
   const auto rows_of = [&] { return std::max<int64_t>(1, most / PaddedHeads(heads)); };
   const auto heads_of = [&] { return std::min(heads, most); };
   const auto count = [&] {
@@ -74,6 +74,16 @@ void PlanTasks(AttentionWorkspace& ws, int64_t heads, int threads) {
       }
     }
   }
+}
+
+// Longest first: no thread is left with one when the others are done.
+void SortTasks(AttentionWorkspace& ws) {
+  const auto cost = [&](const AttentionWorkspace::Task& t) {
+    const SplitPlan& plan = ws.plans[static_cast<size_t>(t.item)];
+    return (plan.ChunkEnd(t.chunk) - plan.ChunkBegin(t.chunk)) * PaddedHeads(t.heads);
+  };
+  std::sort(ws.tasks.begin(), ws.tasks.end(),
+            [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
 }
 
 LatentTask MakeTask(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call,
@@ -188,7 +198,12 @@ void RunAbsorbed(OpContext& context, AttentionWorkspace& ws, const AttentionCall
     ws.partial_lse = FloatBuffer(needed);
   }
   ProjectQueries(context, ws, call);
-  PlanTasks(ws, call.geometry->heads, context.pool.threads());
+  // The plan's own groups only where it made all the tasks.
+  const bool planned = call.policy.mode != DecodeMode::kComposed && !call.policy.deterministic &&
+                       call.split_chunk == 0 && ws.windows.size() == ws.items.size();
+  const int64_t most = planned ? ws.balanced.task_units * kHeadUnit : kTaskPairs;
+  PlanTasks(ws, call.geometry->heads, most, planned ? 1 : context.pool.threads());
+  if (planned) SortTasks(ws);
   context.pool.Run(static_cast<int64_t>(ws.tasks.size()), [&](int64_t task, int thread) {
     RunTask(context, ws, call, ws.tasks[static_cast<size_t>(task)], thread);
   });

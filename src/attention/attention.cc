@@ -9,17 +9,109 @@
 namespace mla {
 namespace {
 
-// Window from which kAuto cuts one query row's window in chunks. A fixed rule until crossovers are
-// measured on the machine at hand.
-constexpr int64_t kAutoSplitFrom = 1024;
+SplitPlan OnePass(const AttentionItem& item) {
+  // One chunk edge past the end.
+  const int64_t begin = item.cache->live_start();
+  const int64_t end = item.position + item.rows;
+  return {begin, end, end, 1, 0};
+}
+
+bool SamePlan(const SplitPlan& a, const SplitPlan& b) {
+  return a.begin == b.begin && a.end == b.end;
+}
+
+// Plans for the one-row items by what is even across the threads.
+void PlanForThreads(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
+  const SplitCosts costs = call.policy.costs != nullptr ? call.policy.costs->split : SplitCosts();
+  const int threads = context.pool.threads();
+  ws.windows.clear();
+  for (const AttentionItem& item : ws.items) {
+    if (item.rows == 1) ws.windows.push_back(OnePass(item));
+  }
+  if (ws.windows.empty()) return;
+  if (threads != ws.planned_threads || costs != ws.planned_costs ||
+      !std::equal(ws.windows.begin(), ws.windows.end(), ws.planned_for.begin(),
+                  ws.planned_for.end(), SamePlan)) {
+    ws.balanced = PlanBalanced(ws.windows, PaddedHeads(call.geometry->heads) / kHeadUnit,
+                               kTaskPairs / kHeadUnit, threads, costs);
+    ws.planned_for = ws.windows;
+    ws.planned_costs = costs;
+    ws.planned_threads = threads;
+  }
+  size_t next = 0;
+  for (size_t i = 0; i < ws.items.size(); ++i) {
+    if (ws.items[i].rows == 1) ws.plans[i] = ws.balanced.plans[next++];
+  }
+}
 
 // Serves what was collected in workspace.items.
-void FlushAbsorbed(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
+void FlushAbsorbed(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call,
+                   PathSet& paths) {
   if (ws.items.empty()) return;
+  const AttentionPolicy& policy = call.policy;
+  ws.plans.clear();
+  for (const AttentionItem& item : ws.items) ws.plans.push_back(OnePass(item));
+  if (policy.mode != DecodeMode::kComposed) {
+    if (!policy.deterministic && call.split_chunk == 0) {
+      PlanForThreads(context, ws, call);
+    } else {
+      for (size_t i = 0; i < ws.items.size(); ++i) {
+        const SplitPlan& whole = ws.plans[i];
+        if (ws.items[i].rows == 1) {
+          ws.plans[i] = PlanSplit(whole.begin, whole.end, 1, call.split_chunk);
+        }
+      }
+    }
+  }
+  for (size_t i = 0; i < ws.items.size(); ++i) {
+    const bool split = policy.mode == DecodeMode::kSplitKv ||
+                       (policy.mode == DecodeMode::kAuto && ws.plans[i].chunks > 1);
+    paths.Use(ws.several_rows[i] ? AttentionPath::kAbsorbedPrefill
+              : split            ? AttentionPath::kAbsorbedSplitKv
+                                 : AttentionPath::kAbsorbedComposed);
+  }
   RunAbsorbed(context, ws, call);
   ws.items.clear();
   ws.local_rows.clear();
-  ws.plans.clear();
+  ws.several_rows.clear();
+  ws.rows = 0;
+  ws.chunks = 0;
+}
+
+// Adds rows of an item, in blocks that the workspace holds. With chunks by position each row has
+// its own, as in the step of one row that it must equal.
+void AddAbsorbed(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call,
+                 const AttentionItem& item, PathSet& paths) {
+  const bool one_by_one =
+      call.policy.deterministic && call.policy.mode != DecodeMode::kComposed && item.rows > 1;
+  const int64_t block = one_by_one ? 1 : ws.row_limit;
+  const int64_t most_chunks = std::max<int64_t>(ws.partial_rows, kMaxSplitChunks);
+  for (int64_t row = 0; row < item.rows;) {
+    if (ws.rows == ws.row_limit || (one_by_one && ws.chunks + kMaxSplitChunks > most_chunks)) {
+      FlushAbsorbed(context, ws, call, paths);
+    }
+    const int64_t rows = std::min({block, item.rows - row, ws.row_limit - ws.rows});
+    ws.items.push_back({item.cache, item.first_row + row, rows, item.position + row});
+    ws.local_rows.push_back(ws.rows);
+    ws.several_rows.push_back(item.rows > 1);
+    ws.rows += rows;
+    if (one_by_one) {
+      ws.chunks +=
+          PlanSplit(item.cache->live_start(), item.position + row + 1, 1, call.split_chunk).chunks;
+    }
+    row += rows;
+  }
+}
+
+bool RunsAbsorbed(const AttentionCall& call, int threads, const AttentionItem& item) {
+  const AttentionPolicy& policy = call.policy;
+  if (item.rows == 1 || policy.deterministic) return true;
+  if (policy.absorbed_rows >= 0) return item.rows <= policy.absorbed_rows;
+  if (policy.mode != DecodeMode::kAuto) return item.rows <= AbsorbedRowLimit(*call.geometry);
+  const int64_t window = item.position + item.rows - item.cache->live_start();
+  const AttentionCosts& costs =
+      policy.costs != nullptr ? *policy.costs : AttentionCosts(*call.geometry);
+  return PreferAbsorbed(*call.geometry, costs, threads, item.rows, window);
 }
 
 }  // namespace
@@ -31,6 +123,30 @@ int64_t AbsorbedRowLimit(const MlaGeometry& g) {
   return std::clamp<int64_t>(g.kv_rank * (g.nope + g.v_dim) / saving, 1, kMost);
 }
 
+AttentionCosts::AttentionCosts(const MlaGeometry& g)
+    : absorbed_pair(static_cast<double>(2 * g.kv_rank + g.rope)),
+      absorbed_row(static_cast<double>(g.kv_rank * (g.nope + g.v_dim))),
+      up_key(absorbed_row),
+      up_pair(static_cast<double>(g.qk_dim() + g.v_dim)) {}
+
+bool PreferAbsorbed(const MlaGeometry& g, const AttentionCosts& costs, int threads, int64_t rows,
+                    int64_t window) {
+  // The last row sees the window, the others one key less each.
+  const auto r = static_cast<double>(rows);
+  const double pairs = r * static_cast<double>(window) - r * (r - 1) / 2;
+  const auto heads = static_cast<double>(g.heads);
+  const auto padded = static_cast<double>(PaddedHeads(g.heads));
+  const double absorbed = (pairs * costs.absorbed_pair * padded + r * costs.absorbed_row * heads) /
+                          static_cast<double>(threads);
+  // One task per head and block of rows; each block up-projects its own window.
+  const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
+  const double tasks = heads * static_cast<double>(blocks);
+  const double task = static_cast<double>(window) * costs.up_key +
+                      pairs / static_cast<double>(blocks) * costs.up_pair;
+  const double per_thread = tasks / static_cast<double>(threads);
+  return absorbed <= task * std::max(per_thread, 1.0);
+}
+
 AttentionWorkspace::AttentionWorkspace(const MlaGeometry& g, CacheLayout layout,
                                        int64_t max_sequences) {
   if (layout == CacheLayout::kDecompressed) return;
@@ -39,6 +155,7 @@ AttentionWorkspace::AttentionWorkspace(const MlaGeometry& g, CacheLayout layout,
   context = FloatBuffer(row_limit * g.heads * g.kv_rank);
   partial_v = FloatBuffer(max_sequences * kMaxSplitChunks * g.heads * g.kv_rank);
   partial_lse = FloatBuffer(max_sequences * kMaxSplitChunks * g.heads);
+  partial_rows = max_sequences * kMaxSplitChunks;
   const size_t most = static_cast<size_t>(max_sequences);
   items.reserve(most);
   local_rows.reserve(most);
@@ -80,34 +197,15 @@ void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCal
     return;
   }
   Require(call.fold != nullptr && call.fold->folded(), "RunAttention: latent cache without a fold");
-  const int64_t limit = AbsorbedRowLimit(*call.geometry);
-  int64_t rows = 0;
   for (const AttentionItem& item : call.items) {
-    if (item.rows > limit) {
+    if (RunsAbsorbed(call, context.pool.threads(), item)) {
+      AddAbsorbed(context, ws, call, item, paths);
+    } else {
       RunUpProjected(context, call, item);
       paths.Use(AttentionPath::kAbsorbedPrefill);
-      continue;
     }
-    if (rows + item.rows > ws.row_limit) {
-      FlushAbsorbed(context, ws, call);
-      rows = 0;
-    }
-    const int64_t begin = item.cache->live_start();
-    const int64_t end = item.position + item.rows;
-    const bool split =
-        item.rows == 1 && (call.mode == DecodeMode::kSplitKv ||
-                           (call.mode == DecodeMode::kAuto && end - begin >= kAutoSplitFrom));
-    ws.items.push_back(item);
-    ws.local_rows.push_back(rows);
-    // One chunk edge past the end: the whole window in one pass.
-    ws.plans.push_back(split ? PlanSplit(begin, end, 1, call.split_chunk)
-                             : SplitPlan{begin, end, end, 1});
-    rows += item.rows;
-    paths.Use(item.rows > 1 ? AttentionPath::kAbsorbedPrefill
-              : split       ? AttentionPath::kAbsorbedSplitKv
-                            : AttentionPath::kAbsorbedComposed);
   }
-  FlushAbsorbed(context, ws, call);
+  FlushAbsorbed(context, ws, call, paths);
   call.stats->Add(paths);
 }
 

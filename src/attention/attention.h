@@ -19,6 +19,34 @@ namespace mla {
 /// How one query row is served from a latent cache. kAuto picks per call.
 enum class DecodeMode { kComposed, kSplitKv, kAuto };
 
+/// What the forms of attention cost on this machine, per head and thread, in any one unit. What
+/// AttentionCosts(geometry) holds is multiply-adds on paper; attention/crossover.h measures.
+struct AttentionCosts {
+  AttentionCosts() = default;
+  explicit AttentionCosts(const MlaGeometry& geometry);
+
+  double absorbed_pair = 0;  ///< absorbed: one query row and one key
+  double absorbed_row = 0;   ///< absorbed: projecting one query row and its output
+  double up_key = 0;         ///< up-projecting one key
+  double up_pair = 0;        ///< attending to an up-projected key with one query row
+  SplitCosts split{};
+};
+
+/// How calls choose between paths that give the same numbers up to rounding.
+struct AttentionPolicy {
+  // Implicit: a mode alone is a policy.
+  AttentionPolicy(DecodeMode m = DecodeMode::kComposed) : mode(m) {}  // NOLINT
+
+  DecodeMode mode;
+  /// Chunks are cut by position alone and every row runs absorbed on a latent cache, so that a
+  /// row's bits depend on nothing but its sequence: not on threads, batch or rows per step.
+  bool deterministic = false;
+  const AttentionCosts* costs = nullptr;  ///< null: on paper
+  /// Forces the form of multi-row steps on a latent cache: most rows that run absorbed. -1: the
+  /// costs decide (kAuto), or AbsorbedRowLimit (forced modes).
+  int64_t absorbed_rows = -1;
+};
+
 /// Rows [first_row, first_row + rows) of the batch belong to one sequence and stand at positions
 /// [position, position + rows); their cache rows are already written.
 struct AttentionItem {
@@ -28,10 +56,16 @@ struct AttentionItem {
   int64_t position = 0;
 };
 
-/// Most query rows of a multi-row step that run absorbed: below Rk(n+v)/(2Rk-n-v) rows the absorbed
-/// form does less arithmetic than up-projecting the window (docs/mla.md section 6); capped, since
-/// its buffers hold H(2Rk+r) floats per row.
+/// Most query rows of a multi-row step that run absorbed in the forced modes: below
+/// Rk(n+v)/(2Rk-n-v) rows the absorbed form does less arithmetic than up-projecting the window
+/// (docs/mla.md section 6); capped, since its buffers hold H(2Rk+r) floats per row. Longer steps
+/// that run absorbed all the same do so in blocks.
 int64_t AbsorbedRowLimit(const MlaGeometry& geometry);
+
+/// Whether `rows` query rows, the last of which sees `window` keys, are expected to be faster
+/// absorbed than up-projected.
+bool PreferAbsorbed(const MlaGeometry& geometry, const AttentionCosts& costs, int threads,
+                    int64_t rows, int64_t window);
 
 /// Buffers of the absorbed form, independent of the context length. Made once per session.
 class AttentionWorkspace {
@@ -44,16 +78,25 @@ class AttentionWorkspace {
     int64_t item, chunk, row, rows, head, heads;
   };
 
-  int64_t row_limit = 0;  // rows that the buffers below hold
-  FloatBuffer q_latent;   // [row_limit, H, Rk + r]
-  FloatBuffer context;    // [row_limit, H, Rk]
-  FloatBuffer partial_v;  // [max_sequences · kMaxSplitChunks, H, Rk]
+  int64_t row_limit = 0;     // rows that the buffers below hold
+  int64_t partial_rows = 0;  // partials that they hold
+  int64_t rows = 0;          // of `items`
+  int64_t chunks = 0;        // of the rows of longer steps among them
+  FloatBuffer q_latent;      // [row_limit, H, Rk + r]
+  FloatBuffer context;       // [row_limit, H, Rk]
+  FloatBuffer partial_v;     // [max_sequences · kMaxSplitChunks, H, Rk]
   FloatBuffer partial_lse;
   std::vector<AttentionItem> items;
   std::vector<int64_t> local_rows;
+  std::vector<bool> several_rows;  // whether the item belongs to a step of several rows
   std::vector<SplitPlan> plans;
   std::vector<int32_t> partial_offsets;
   std::vector<Task> tasks;
+  // The last balanced plan and what it was made for: layers of a step ask for the same.
+  std::vector<SplitPlan> windows, planned_for;
+  BalancedPlan balanced;
+  SplitCosts planned_costs;
+  int planned_threads = 0;
 };
 
 /// Floats of thread scratch that RunAttention needs.
@@ -67,14 +110,15 @@ struct AttentionCall {
   const float* q = nullptr;
   float* out = nullptr;  ///< [T, H, v]
   std::span<const AttentionItem> items;
-  DecodeMode mode = DecodeMode::kComposed;
-  int64_t split_chunk = 0;  ///< forces the chunk length of split-KV; 0: PlanSplit's own
+  AttentionPolicy policy;
+  int64_t split_chunk = 0;  ///< forces the chunk length of split-KV; 0: the planner's own
   PathStats* stats = nullptr;
 };
 
 /// Causal: the row at position p sees cached positions live_start .. p. Scores, softmax state and
-/// output accumulate in fp32. All items have the same cache layout. Results do not depend on the
-/// number of threads or on which other items are in the call.
+/// output accumulate in fp32. All items have the same cache layout. The same call with the same
+/// threads gives the same bits; with a deterministic policy, or in one pass, they do not depend on
+/// the number of threads or on which other items are in the call either.
 void RunAttention(OpContext& context, AttentionWorkspace& workspace, const AttentionCall& call);
 
 }  // namespace mla

@@ -197,7 +197,7 @@ double Bench::Step(Arm& arm, const BenchInput& input, int64_t batch, int64_t con
   call.q = input.q.data();
   call.out = arm.out.data();
   call.items = items_;
-  call.mode = arm.mode;
+  call.policy = arm.mode;
   call.stats = &arm.stats;
   const auto start = Clock::now();
   if (latent) {

@@ -110,7 +110,7 @@ void MlaAttention(OpContext& context, const MlaStep& step, const MlaWeights& wei
   call.q = buffers.q.data();
   call.out = buffers.context.data();
   call.items = step.items;
-  call.mode = step.mode;
+  call.policy = step.policy;
   call.stats = step.stats;
   RunAttention(context, buffers.workspace, call);
   const LinearOutput o[] = {{&weights.o, residual, hidden}};

@@ -22,7 +22,7 @@ struct MlaStep {
   const float* sin = nullptr;  ///< [T, r/2]
   std::span<const AttentionItem> items;
   int64_t rows = 0;  ///< T, the sum of the items' rows
-  DecodeMode mode = DecodeMode::kComposed;
+  AttentionPolicy policy;
   PathStats* stats = nullptr;
 };
 

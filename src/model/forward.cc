@@ -36,8 +36,10 @@ std::vector<LayerFold> BuildFolds(const ModelConfig& config, const ModelWeights&
 }
 
 int64_t ForwardScratchFloats(const ModelConfig& config, CacheLayout layout) {
-  return std::max(AttentionScratchFloats(config.attention, layout),
-                  MlpScratchFloats(config.router));
+  const int64_t heads_width = config.attention.heads * config.attention.v_dim;
+  return std::max({AttentionScratchFloats(config.attention, layout),
+                   MlpScratchFloats(config.router),
+                   MatmulScratchFloats(std::max(config.hidden_size, heads_width))});
 }
 
 Forward::Forward(const ModelConfig& config, const ModelWeights& weights,
@@ -62,8 +64,8 @@ int64_t Forward::bytes() const {
 }
 
 bool Forward::Run(OpContext& context, std::span<const int32_t> tokens,
-                  std::span<const AttentionItem> items, DecodeMode mode, PathStats* stats,
-                  const std::function<bool()>& keep_going) {
+                  std::span<const AttentionItem> items, const AttentionPolicy& policy,
+                  PathStats* stats, const std::function<bool()>& keep_going) {
   const int64_t rows = static_cast<int64_t>(tokens.size());
   Require(rows > 0 && rows <= max_rows_ && !items.empty(), "Forward::Run: number of rows");
   for (const AttentionItem& item : items) {
@@ -85,7 +87,7 @@ bool Forward::Run(OpContext& context, std::span<const int32_t> tokens,
   step.sin = sin_.data();
   step.items = items;
   step.rows = rows;
-  step.mode = mode;
+  step.policy = policy;
   step.stats = stats;
   DecoderLayerArgs args;
   args.router = &config_.router;

@@ -33,7 +33,7 @@ class Forward {
   /// `keep_going`, if any, is asked before each layer; when it says no, Run returns false at once,
   /// with nothing to take logits from.
   bool Run(OpContext& context, std::span<const int32_t> tokens,
-           std::span<const AttentionItem> items, DecodeMode mode, PathStats* stats,
+           std::span<const AttentionItem> items, const AttentionPolicy& policy, PathStats* stats,
            const std::function<bool()>& keep_going = {});
 
   /// Logits [rows, V] of rows [first, first + rows) of the last Run. Throws kNumeric.

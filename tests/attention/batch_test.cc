@@ -27,9 +27,10 @@ struct Batch {
       cases.push_back(std::move(c));
     }
   }
-  std::vector<float> Run(CacheLayout layout, DecodeMode mode, int threads,
-                         int64_t chunk = 0) const {
+  std::vector<float> Run(CacheLayout layout, DecodeMode mode, int threads, int64_t chunk = 0,
+                         bool deterministic = true) const {
     AttentionRunner runner(geometry, layout, threads, static_cast<int64_t>(items.size()));
+    runner.deterministic = deterministic;
     return runner.Run(cases[0]->Fold(), q, items, mode, chunk);
   }
   // Rows of sequence i of a result.
@@ -40,8 +41,8 @@ struct Batch {
   }
 
   MlaGeometry geometry;
-  std::vector<std::unique_ptr<AttentionCase>> cases;
-  std::vector<std::unique_ptr<KvCache>> caches;
+  std::vector<std::shared_ptr<AttentionCase>> cases;
+  std::vector<std::shared_ptr<KvCache>> caches;
   std::vector<AttentionItem> items;
   std::vector<float> q;
 };
@@ -57,8 +58,9 @@ TEST(Batch, RaggedMatchesTheOracle) {
     for (const Way& way : kAllWays) {
       for (const Elem type : {Elem::kF32, Elem::kBf16}) {
         const Batch batch(kSmall, sequences, way.layout, type);
-        for (const int64_t chunk : {0, 64}) {
-          const auto out = batch.Run(way.layout, way.mode, 3, chunk);
+        for (const int64_t chunk : {0, 64, -1}) {
+          const auto out =
+              batch.Run(way.layout, way.mode, 3, std::max<int64_t>(0, chunk), chunk < 0);
           for (size_t i = 0; i < sequences.size(); ++i) {
             EXPECT_LT(RelativeError(batch.Part(out, i), batch.cases[i]->Want(way.layout, type).out),
                       2e-5)
@@ -104,6 +106,41 @@ TEST(Batch, NeighboursDoNotMatter) {
   }
 }
 
+// One step of many rows, or the same rows in steps of any size.
+TEST(Batch, RowsPerStepDoNotMatterWhenDeterministic) {
+  for (const MlaGeometry& g : {kSmall, kOdd, MlaGeometry{33, 10, 6, 7, 20, 0}}) {
+    for (const Way& way : {kComposedWay, kSplitWay}) {
+      for (const Elem type : {Elem::kF32, Elem::kBf16}) {
+        const Batch whole(g, {{700, 300, 5}}, way.layout, type);
+        const auto want = whole.Run(way.layout, way.mode, 2);
+        for (const int64_t step : {1, 7, 64}) {
+          Batch steps = whole;
+          steps.items.clear();
+          for (int64_t row = 0; row < 300; row += step) {
+            AttentionItem item = whole.items[0];
+            item.first_row = row;
+            item.rows = std::min(step, 300 - row);
+            item.position += row;
+            steps.items.push_back(item);
+          }
+          EXPECT_TRUE(SameBits(steps.Run(way.layout, way.mode, 3), want))
+              << way.name << " rows per step " << step << " heads " << g.heads;
+        }
+      }
+    }
+  }
+}
+
+TEST(Batch, SameThreadsSameBits) {
+  for (const DecodeMode mode : {DecodeMode::kSplitKv, DecodeMode::kAuto}) {
+    const Batch batch(kOdd, kMixed, CacheLayout::kLatent, Elem::kBf16);
+    const auto want = batch.Run(CacheLayout::kLatent, mode, 3, 0, false);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(SameBits(batch.Run(CacheLayout::kLatent, mode, 3, 0, false), want));
+    }
+  }
+}
+
 // Where the rows of an item stand in the batch is its own affair.
 TEST(Batch, ItemsInAnyOrder) {
   for (const Way& way : kAllWays) {
@@ -113,6 +150,7 @@ TEST(Batch, ItemsInAnyOrder) {
     std::swap(items[0], items[5]);
     std::swap(items[2], items[4]);
     AttentionRunner runner(kSmall, way.layout, 2, static_cast<int64_t>(items.size()));
+    runner.deterministic = true;
     EXPECT_TRUE(SameBits(runner.Run(batch.cases[0]->Fold(), batch.q, items, way.mode), want))
         << way.name;
   }

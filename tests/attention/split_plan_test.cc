@@ -53,6 +53,75 @@ TEST(SplitPlan, OwnChunksStayWithinTheLimits) {
   EXPECT_GT(PlanSplit(0, 100000).chunks, 16) << "long windows are cut for real";
 }
 
+int64_t Keys(const SplitPlan& p, int64_t chunk) { return p.ChunkEnd(chunk) - p.ChunkBegin(chunk); }
+
+TEST(SplitPlan, BalancedPlansAreEvenAndNeverSlowerThanOnePass) {
+  for (const int threads : {1, 2, 3, 4, 8, 16, 32}) {
+    for (const int64_t units : {1, 2, 3, 8, 16}) {
+      for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1},
+                                                  {127},
+                                                  {300},
+                                                  {4096},
+                                                  {32768},
+                                                  {100001},
+                                                  {32768, 1000, 1000, 1000},
+                                                  {500, 4096, 7, 130, 9000},
+                                                  {8192, 8192, 8192, 8192}}) {
+        std::vector<SplitPlan> windows;
+        int64_t begin = 77, total = 0;
+        for (const int64_t n : lengths) {
+          windows.push_back({begin, begin + n, begin + n, 1, 0});
+          begin += n;
+          total += n;
+        }
+        const BalancedPlan plan = PlanBalanced(windows, units, 8, threads);
+        double one_pass = 0;  // all in one task per window, one after the other by thread
+        for (size_t i = 0; i < windows.size(); ++i) {
+          const SplitPlan& p = plan.plans[i];
+          EXPECT_EQ(p.begin, windows[i].begin);
+          EXPECT_LE(p.chunks, kMaxSplitChunks);
+          int64_t at = p.begin;
+          for (int64_t c = 0; c < p.chunks; ++c) {
+            ASSERT_EQ(p.ChunkBegin(c), at);
+            at = p.ChunkEnd(c);
+            if (c + 1 < p.chunks) {
+              EXPECT_GE(Keys(p, c), kMinSplitChunk);
+            }
+          }
+          ASSERT_EQ(at, p.end);
+          one_pass += static_cast<double>(lengths[i] + 32) * static_cast<double>(units);
+        }
+        EXPECT_LE(plan.makespan, one_pass);
+        // Enough work for every thread to have a chunk of a length that is worth it.
+        if (total >= 1024 * threads) {
+          EXPECT_LE(plan.even, 1.1) << threads << " threads, " << units << " units, " << total;
+        }
+      }
+    }
+  }
+}
+
+// By the planner's own measure: a longer window is never expected to be much faster than a shorter.
+TEST(SplitPlan, BalancedPlansHaveNoCliffs) {
+  for (const int threads : {1, 2, 4, 7, 16}) {
+    for (const int64_t units : {1, 3, 8}) {
+      std::vector<double> cost(4096 + 65);
+      for (int64_t n = 1; n < 4096 + 65; ++n) {
+        const SplitPlan window{0, n, n, 1, 0};
+        cost[static_cast<size_t>(n)] = PlanBalanced({&window, 1}, units, 8, threads).makespan;
+      }
+      for (size_t n = 1; n <= 4096; ++n) {
+        ASSERT_LE(cost[n], 1.1 * cost[n + 64]) << n << " keys, " << threads << " " << units;
+      }
+    }
+  }
+}
+
+TEST(SplitPlan, BalancedErrors) {
+  const SplitPlan empty{5, 5, 5, 1, 0};
+  ExpectError(ErrorCode::kUsage, {"[5, 5)", "empty"}, [&] { PlanBalanced({&empty, 1}, 1, 8, 2); });
+}
+
 TEST(SplitPlan, Errors) {
   ExpectError(ErrorCode::kUsage, {"[5, 5)", "empty"}, [] { PlanSplit(5, 5); });
   ExpectError(ErrorCode::kUsage, {"[6, 5)", "empty"}, [] { PlanSplit(6, 5); });

@@ -135,7 +135,7 @@ std::vector<float> LayerRunner::Feed(const std::vector<float>& x) {
   step.sin = sin.data();
   step.items = items;
   step.rows = rows;
-  step.mode = way_.mode;
+  step.policy = way_.mode;
   step.stats = &stats;
   const MlaWeights weights = case_.Weights();
   const LayerFold fold = BuildFold(case_.geometry, weights.kv_b);

@@ -102,7 +102,8 @@ std::vector<float> AttentionRunner::Run(const LayerFold& fold, const std::vector
   call.q = q.data();
   call.out = out.data();
   call.items = items;
-  call.mode = mode;
+  call.policy = mode;
+  call.policy.deterministic = deterministic;
   call.split_chunk = split_chunk;
   call.stats = &stats;
   RunAttention(harness_.context, workspace_, call);

@@ -76,6 +76,7 @@ class AttentionRunner {
                          int64_t split_chunk = 0);
 
   PathStats stats;
+  bool deterministic = false;
 
  private:
   MlaGeometry geometry_;
