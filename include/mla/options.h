@@ -14,8 +14,9 @@ namespace mla {
 
 /// How attention runs (docs/mla.md). kAuto: per call, whatever is expected to be faster.
 enum class Attention { kDecompressed, kAbsorbed, kSplitKv, kAuto };
-/// Element type of the attention cache.
-enum class CacheType { kBf16, kF16, kF32 };
+/// Element type of the attention cache. kInt8: latent rows as int8 with a scale each, k_rope as
+/// fp16; only with absorbed attention, for families where its error is proven.
+enum class CacheType { kBf16, kF16, kF32, kInt8 };
 /// kFast: Highway kernels of the chosen ISA; kReference: plain double-accumulating ones.
 enum class KernelSet { kFast, kReference };
 /// kF32: fp32 arithmetic throughout. kAuto: the fastest arithmetic within the error bounds; at
@@ -25,7 +26,7 @@ enum class Compute { kAuto, kF32 };
 /// "decompressed", "absorbed", "split-kv", "auto". Parsing throws kUsage listing the choices.
 const char* AttentionName(Attention attention) noexcept;
 Attention ParseAttention(const std::string& name);
-/// "bf16", "f16", "f32".
+/// "bf16", "f16", "f32", "int8".
 const char* CacheTypeName(CacheType type) noexcept;
 CacheType ParseCacheType(const std::string& name);
 

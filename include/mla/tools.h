@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mla/error.h"
+#include "mla/options.h"
 
 namespace mla {
 
@@ -96,10 +97,12 @@ struct FootprintRow {
 
 /// MHA, GQA, MQA, MLA and MLA's decompressed cache, in this order. MHA caches keys of width n and
 /// values of width v per head, H(n+v); GQA the same for `kv_heads` groups, MQA for one; MLA Rk+r;
-/// decompressed H(n+r+v). Throws kUsage if kv_heads does not divide the heads, kBadInput naming a
-/// width that is not positive or a product that overflows.
-std::vector<FootprintRow> Footprint(const Geometry& geometry, int64_t kv_heads,
-                                    int64_t element_bytes, int64_t budget_bytes);
+/// decompressed H(n+r+v). With kInt8 the latent row has its scale besides, MHA, GQA and MQA are
+/// counted with one byte per element, and decompressed, which has no int8, with two. Throws kUsage
+/// if kv_heads does not divide the heads, kBadInput naming a width that is not positive or a
+/// product that overflows.
+std::vector<FootprintRow> Footprint(const Geometry& geometry, int64_t kv_heads, CacheType dtype,
+                                    int64_t budget_bytes);
 
 /// Threads that LoadOptions::threads = 0 means on this machine.
 int DefaultThreads();

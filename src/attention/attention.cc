@@ -177,7 +177,10 @@ int64_t AttentionScratchFloats(const MlaGeometry& g, CacheLayout layout) {
   LatentFormat format;
   format.rank = g.kv_rank;
   format.rope = g.rope;
-  return std::max(latent_tile + rows, LatentScratchFloats(format, task_rows, task_heads));
+  int64_t task = LatentScratchFloats(format, task_rows, task_heads);
+  format.type = Elem::kInt8;
+  task = std::max(task, LatentScratchFloats(format, task_rows, task_heads));
+  return std::max(latent_tile + rows, task);
 }
 
 void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {

@@ -1,6 +1,7 @@
 #include "attention/geometry.h"
 
 #include "base/check.h"
+#include "kernels/latent_int8.h"
 
 namespace mla {
 
@@ -27,12 +28,13 @@ void MlaGeometry::Validate() const {
   CheckedMul(CheckedMul(rows, kv_rank, "kv_b_proj elements"), 8, "kv_b_proj bytes");
 }
 
-int64_t LatentBytesPerToken(const MlaGeometry& g, int64_t element_bytes) {
-  return g.latent_dim() * element_bytes;
+int64_t LatentBytesPerToken(const MlaGeometry& g, Elem type) {
+  if (type == Elem::kInt8) return Int8RowBytes(g.kv_rank, g.rope);
+  return g.latent_dim() * ElemSize(type);
 }
 
-int64_t DecompressedBytesPerToken(const MlaGeometry& g, int64_t element_bytes) {
-  return g.decompressed_dim() * element_bytes;
+int64_t DecompressedBytesPerToken(const MlaGeometry& g, Elem type) {
+  return g.decompressed_dim() * ElemSize(DecompressedElem(type));
 }
 
 }  // namespace mla

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/elem.h"
+
 namespace mla {
 
 /// Any positive widths are legal; r must be even (pairs are rotated).
@@ -29,9 +31,16 @@ struct MlaGeometry {
 };
 
 /// Bytes per token and layer, the only place where they are computed (docs/mla.md section 4).
-/// `element_bytes`: bytes of one cache element.
-int64_t LatentBytesPerToken(const MlaGeometry& g, int64_t element_bytes);        // (Rk+r)·e
-int64_t DecompressedBytesPerToken(const MlaGeometry& g, int64_t element_bytes);  // H(n+r+v)·e
+/// `type`: of the cache. Latent (Rk+r)·e; with int8 Rk + 2r + 4 for the row's scale, Rk rounded up
+/// to a multiple of 4. Decompressed H(n+r+v)·e, with e of DecompressedElem(type).
+int64_t LatentBytesPerToken(const MlaGeometry& g, Elem type);
+int64_t DecompressedBytesPerToken(const MlaGeometry& g, Elem type);
+
+/// What a decompressed cache stores where a latent one stores `type`: there is no decompressed
+/// int8, so bf16 stands beside it.
+constexpr Elem DecompressedElem(Elem type) noexcept {
+  return type == Elem::kInt8 ? Elem::kBf16 : type;
+}
 
 }  // namespace mla
 

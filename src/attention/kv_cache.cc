@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/latent_int8.h"
 
 namespace mla {
 
@@ -17,6 +18,11 @@ KvCache::KvCache(const MlaGeometry& geometry, int64_t layers, CacheLayout layout
       live_start_(first_position) {
   if (capacity < 1)
     Fail(ErrorCode::kUsage, "the context is {} tokens; expected 1 or more", capacity);
+  if (type == Elem::kInt8 && layout == CacheLayout::kDecompressed) {
+    Fail(ErrorCode::kUsage,
+         "an int8 cache holds latent rows; expected a latent layout, found a decompressed one; use "
+         "bf16, f16 or f32 with it");
+  }
   Require(layers > 0 && first_position >= 0, "KvCache: layers and position");
   layer_bytes_ = bytes_per_token() / layers_ * kSegmentTokens;
 }
@@ -27,15 +33,15 @@ LatentFormat KvCache::latent_format() const {
   format.rope_type = rope_type();
   format.rank = geometry_.kv_rank;
   format.rope = geometry_.rope;
-  format.row_bytes = geometry_.latent_dim() * ElemSize(type_);
-  format.rope_offset = geometry_.kv_rank * ElemSize(type_);
+  format.row_bytes = LatentBytesPerToken(geometry_, type_);
+  format.rope_offset = type_ == Elem::kInt8 ? Int8RopeOffset(geometry_.kv_rank)
+                                            : geometry_.kv_rank * ElemSize(type_);
   return format;
 }
 
 int64_t KvCache::bytes_per_token() const {
-  const int64_t e = ElemSize(type_);
-  return layers_ * (layout_ == CacheLayout::kLatent ? LatentBytesPerToken(geometry_, e)
-                                                    : DecompressedBytesPerToken(geometry_, e));
+  return layers_ * (layout_ == CacheLayout::kLatent ? LatentBytesPerToken(geometry_, type_)
+                                                    : DecompressedBytesPerToken(geometry_, type_));
 }
 
 int64_t KvCache::allocated_bytes() const {
@@ -102,9 +108,13 @@ char* KvCache::LayerBase(int64_t layer, int64_t position) const {
 void KvCache::StoreLatent(const KernelTable& kernels, int64_t layer, int64_t position,
                           const float* latent) const {
   char* row = static_cast<char*>(LatentRow(layer, position));
-  kernels.from_float(latent, type_, row, geometry_.kv_rank);
-  kernels.from_float(latent + geometry_.kv_rank, rope_type(),
-                     row + geometry_.kv_rank * ElemSize(type_), geometry_.rope);
+  if (type_ == Elem::kInt8) {
+    QuantizeInt8Row(latent, geometry_.kv_rank, row);
+  } else {
+    kernels.from_float(latent, type_, row, geometry_.kv_rank);
+  }
+  kernels.from_float(latent + geometry_.kv_rank, rope_type(), row + latent_format().rope_offset,
+                     geometry_.rope);
 }
 
 void KvCache::StoreHead(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
@@ -131,7 +141,17 @@ void KvCache::LoadRotated(const KernelTable& kernels, const void* data, int64_t 
 
 void KvCache::LoadLatent(const KernelTable& kernels, int64_t layer, int64_t position, int64_t rows,
                          float* out) const {
-  LoadRotated(kernels, LatentRow(layer, position), rows, geometry_.kv_rank, out);
+  if (type_ != Elem::kInt8) {
+    LoadRotated(kernels, LatentRow(layer, position), rows, geometry_.kv_rank, out);
+    return;
+  }
+  const LatentFormat format = latent_format();
+  const char* row = static_cast<const char*>(LatentRow(layer, position));
+  for (int64_t i = 0; i < rows; ++i, row += format.row_bytes, out += geometry_.latent_dim()) {
+    DequantizeInt8Row(row, geometry_.kv_rank, out);
+    kernels.to_float(row + format.rope_offset, format.rope_type, out + geometry_.kv_rank,
+                     geometry_.rope);
+  }
 }
 
 void KvCache::LoadKeys(const KernelTable& kernels, int64_t layer, int64_t head, int64_t position,
@@ -146,7 +166,7 @@ void KvCache::LoadValues(const KernelTable& kernels, int64_t layer, int64_t head
 
 void* KvCache::LatentRow(int64_t layer, int64_t position) const {
   const int64_t row = position % kSegmentTokens;
-  return LayerBase(layer, position) + row * geometry_.latent_dim() * ElemSize(type_);
+  return LayerBase(layer, position) + row * LatentBytesPerToken(geometry_, type_);
 }
 
 void* KvCache::KeyRow(int64_t layer, int64_t head, int64_t position) const {

@@ -22,15 +22,15 @@ enum class CacheLayout { kLatent, kDecompressed };
 ///
 /// Storage comes in segments of kSegmentTokens positions for all layers, allocated when the first
 /// of their tokens arrives and released when the last is trimmed. Within a segment and layer:
-/// latent [256, Rk + r], c_kv and k_rope side by side; decompressed K [H, 256, n + r], V [H, 256,
-/// v].
+/// latent [256, Rk + r], c_kv and k_rope side by side (Elem::kInt8: kernels/latent_int8.h);
+/// decompressed K [H, 256, n + r], V [H, 256, v].
 class KvCache {
  public:
   static constexpr int64_t kSegmentTokens = 256;
   static_assert(kSegmentTokens % kAttendTileRows == 0, "a tile must not straddle segments");
 
   /// `capacity`: most live tokens. `first_position`: where an empty cache starts.
-  /// Throws kUsage for a capacity below 1.
+  /// Throws kUsage for a capacity below 1 and for a decompressed int8 cache.
   KvCache(const MlaGeometry& geometry, int64_t layers, CacheLayout layout, Elem type,
           int64_t capacity, int64_t first_position = 0);
 
@@ -40,9 +40,11 @@ class KvCache {
   int64_t capacity() const { return capacity_; }
   CacheLayout layout() const { return layout_; }
   Elem type() const { return type_; }
-  /// Element type of the rotated parts. Beside bf16 it is fp16: as many bytes, eight times finer,
-  /// and scores are most sensitive there (docs/decisions).
-  Elem rope_type() const { return type_ == Elem::kBf16 ? Elem::kF16 : type_; }
+  /// Element type of the rotated parts. Beside bf16 and int8 it is fp16: as many bytes, eight times
+  /// finer, and scores are most sensitive there (docs/decisions).
+  Elem rope_type() const {
+    return type_ == Elem::kBf16 || type_ == Elem::kInt8 ? Elem::kF16 : type_;
+  }
   /// How LatentRow's rows lie in memory.
   LatentFormat latent_format() const;
   bool can_trim() const { return live() > 0; }
@@ -80,7 +82,7 @@ class KvCache {
                   int64_t rows, float* out) const;
 
   /// Row pointers; position in [live_start, offset). Rows of one segment are contiguous:
-  /// strides Rk + r, n + r and v.
+  /// strides Rk + r (latent_format().row_bytes), n + r and v.
   void* LatentRow(int64_t layer, int64_t position) const;
   void* KeyRow(int64_t layer, int64_t head, int64_t position) const;
   void* ValueRow(int64_t layer, int64_t head, int64_t position) const;

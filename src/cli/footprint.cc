@@ -23,8 +23,6 @@ struct FootprintArgs {
   bool json = false;
 };
 
-int64_t ElementBytes(CacheType type) { return type == CacheType::kF32 ? 4 : 2; }
-
 void PrintTable(const Geometry& g, const std::vector<FootprintRow>& rows,
                 const FootprintArgs& args) {
   Output out;
@@ -70,7 +68,7 @@ int RunFootprint(const FootprintArgs& args) {
   const Geometry geometry = args.geometry.Get();
   const int64_t kv_heads = args.kv_heads > 0 ? args.kv_heads : std::gcd(geometry.heads, int64_t{8});
   const std::vector<FootprintRow> rows =
-      Footprint(geometry, kv_heads, ElementBytes(args.dtype), BytesFromGib(args.budget_gib));
+      Footprint(geometry, kv_heads, args.dtype, BytesFromGib(args.budget_gib));
   if (args.json) {
     PrintRowsJson(geometry, rows, args);
   } else {

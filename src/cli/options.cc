@@ -98,7 +98,7 @@ void AddIntegerList(Command command, const std::string& names, int64_t min, int6
 
 void AddCacheType(Command command, const std::string& names, const std::string& description,
                   CacheType& type) {
-  command.AddText(names, "bf16|f16|f32", description,
+  command.AddText(names, "bf16|f16|f32|int8", description,
                   [&type](const std::string& text) { type = ParseCacheType(text); });
 }
 

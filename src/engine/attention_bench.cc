@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "engine/attention_bench_data.h"
 #include "engine/available_memory.h"
+#include "engine/cache_elem.h"
 #include "engine/isas.h"
 #include "engine/machine_peaks.h"
 #include "kernels/isa.h"
@@ -30,13 +31,10 @@ double ErrorBound(Elem type) {
     case Elem::kF16:
       return 4e-3;
     case Elem::kBf16:
+    case Elem::kInt8:
       return 2e-2;
   }
   return 0;
-}
-
-Elem ElemOf(CacheType type) {
-  return type == CacheType::kF32 ? Elem::kF32 : type == CacheType::kF16 ? Elem::kF16 : Elem::kBf16;
 }
 
 MlaGeometry CheckOptions(const BenchOptions& o) {
@@ -82,10 +80,9 @@ BenchKv DescribeKv(const BenchOptions& o, const MlaGeometry& g) {
   const auto all_layers = [&](int64_t n) {
     return CheckedMul(n, o.geometry.layers, "cache bytes per token");
   };
-  const int64_t e = ElemSize(ElemOf(o.dtype));
   BenchKv kv;
-  kv.decompressed_bytes_per_token_layer = DecompressedBytesPerToken(g, e);
-  kv.latent_bytes_per_token_layer = LatentBytesPerToken(g, e);
+  kv.decompressed_bytes_per_token_layer = DecompressedBytesPerToken(g, CacheElem(o.dtype));
+  kv.latent_bytes_per_token_layer = LatentBytesPerToken(g, CacheElem(o.dtype));
   kv.decompressed_bytes_per_token = all_layers(kv.decompressed_bytes_per_token_layer);
   kv.latent_bytes_per_token = all_layers(kv.latent_bytes_per_token_layer);
   kv.ratio = static_cast<double>(kv.decompressed_bytes_per_token) /
@@ -142,7 +139,7 @@ class Bench {
         op_{pool_, FastKernels(), scratch_},
         latent_workspace_(g_, CacheLayout::kLatent, max_batch),
         decompressed_workspace_(g_, CacheLayout::kDecompressed, max_batch),
-        data_(op_, g_, ElemOf(options.dtype), max_batch, max_context),
+        data_(op_, g_, CacheElem(options.dtype), max_batch, max_context),
         progress_(progress) {
     scratch_.Reserve(std::max(AttentionScratchFloats(g_, CacheLayout::kLatent),
                               AttentionScratchFloats(g_, CacheLayout::kDecompressed)));
@@ -244,7 +241,7 @@ std::string Bench::Complaint(const Arm& arm) const {
     return fmt::format("{} timed steps, but {} calls on the arm's own path and {} in all", n, own,
                        total);
   }
-  const double bound = ErrorBound(ElemOf(options_.dtype));
+  const double bound = ErrorBound(CacheElem(options_.dtype));
   if (!(arm.max_error <= bound)) {
     return fmt::format(
         "the output differs from the decompressed arm's by {:.2e} of its largest value; expected "
@@ -263,7 +260,7 @@ BenchRow Bench::Report(Arm& arm, int64_t batch, int64_t context) const {
   row.ms_per_step = Quantile(arm.ms, 0.5);
   row.ms_spread = Quantile(arm.ms, 0.9) - Quantile(arm.ms, 0.1);
   const bool latent = arm.layout == CacheLayout::kLatent;
-  const int64_t e = ElemSize(ElemOf(options_.dtype));
+  const Elem e = CacheElem(options_.dtype);
   const int64_t tokens = batch * (context + 1);
   row.kv_bytes = tokens * (latent ? LatentBytesPerToken(g_, e) : DecompressedBytesPerToken(g_, e));
   // Per cached token: scores and output. Per sequence: the new row's up-projection, or the folded
@@ -351,7 +348,7 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
   const int64_t context = *std::max_element(options.contexts.begin(), options.contexts.end());
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   CheckMemory(AsUsage([&] {
-                return PlanBenchMemory(geometry, ElemOf(options.dtype), batch, context, threads);
+                return PlanBenchMemory(geometry, CacheElem(options.dtype), batch, context, threads);
               }),
               batch, context);
 

@@ -52,14 +52,13 @@ void FillRandom(OpContext& op, uint64_t stream, int64_t first_row, int64_t rows,
 
 BenchMemory PlanBenchMemory(const MlaGeometry& g, Elem type, int64_t batch, int64_t context,
                             int threads) {
-  const int64_t e = ElemSize(type);
   const auto mul = [](int64_t a, int64_t b) { return CheckedMul(a, b, "bytes of the bench"); };
   const auto add = [](int64_t a, int64_t b) { return CheckedAdd(a, b, "bytes of the bench"); };
   constexpr int64_t kSegment = KvCache::kSegmentTokens;
   const int64_t tokens = mul(add(context, kSegment) / kSegment * kSegment, batch);
   BenchMemory m;
-  m.decompressed = mul(tokens, DecompressedBytesPerToken(g, e));
-  m.latent = mul(tokens, LatentBytesPerToken(g, e));
+  m.decompressed = mul(tokens, DecompressedBytesPerToken(g, type));
+  m.latent = mul(tokens, LatentBytesPerToken(g, type));
   // The workspace's rows and partial states, the step inputs, the outputs of four arms and the
   // up-projected rows, per sequence.
   const int64_t heads_floats =
@@ -102,7 +101,8 @@ BenchData::BenchData(OpContext& op, const MlaGeometry& g, Elem type, int64_t bat
   }
   for (int64_t sequence = 0; sequence < batch; ++sequence) {
     latent.emplace_back(g, 1, CacheLayout::kLatent, type, context + 1);
-    decompressed.emplace_back(g, 1, CacheLayout::kDecompressed, type, context + 1);
+    decompressed.emplace_back(g, 1, CacheLayout::kDecompressed, DecompressedElem(type),
+                              context + 1);
     latent.back().Extend(context + 1);
     decompressed.back().Extend(context + 1);
     FillCache(op, sequence, context);

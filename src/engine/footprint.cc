@@ -2,6 +2,7 @@
 
 #include "attention/geometry.h"
 #include "base/check.h"
+#include "engine/cache_elem.h"
 #include "mla/tools.h"
 
 namespace mla {
@@ -48,8 +49,8 @@ const Geometry& FindGeometry(const std::string& name) {
   Fail(ErrorCode::kUsage, "unknown geometry '{}'; known are {}", name, fmt::join(names, ", "));
 }
 
-std::vector<FootprintRow> Footprint(const Geometry& geometry, int64_t kv_heads,
-                                    int64_t element_bytes, int64_t budget_bytes) {
+std::vector<FootprintRow> Footprint(const Geometry& geometry, int64_t kv_heads, CacheType dtype,
+                                    int64_t budget_bytes) {
   const MlaGeometry g = ToMla(geometry);
   g.Validate();
   if (geometry.layers <= 0) {
@@ -59,23 +60,28 @@ std::vector<FootprintRow> Footprint(const Geometry& geometry, int64_t kv_heads,
     Fail(ErrorCode::kUsage, "kv heads: expected a divisor of the {} heads, found {}", g.heads,
          kv_heads);
   }
-  const int64_t latent = LatentBytesPerToken(g, element_bytes);
+  const Elem type = CacheElem(dtype);
+  const int64_t latent = LatentBytesPerToken(g, type);
   std::vector<FootprintRow> rows;
-  const auto add = [&](std::string scheme, int64_t bytes) {
+  const auto add = [&](std::string scheme, int64_t elements, int64_t bytes) {
     const int64_t all_layers = CheckedMul(bytes, geometry.layers, "cache bytes per token");
     rows.push_back({.scheme = std::move(scheme),
-                    .elements = bytes / element_bytes,
+                    .elements = elements,
                     .bytes = bytes,
                     .bytes_all_layers = all_layers,
                     .ratio = static_cast<double>(bytes) / static_cast<double>(latent),
                     .tokens_in_budget = budget_bytes > 0 ? budget_bytes / all_layers : 0});
   };
-  const int64_t head = CheckedMul(g.nope + g.v_dim, element_bytes, "cache bytes of a head");
-  add("MHA", CheckedMul(g.heads, head, "MHA cache bytes"));
-  add(fmt::format("GQA-{}", kv_heads), kv_heads * head);
-  add("MQA", head);
-  add("MLA", latent);
-  add("MLA decompressed", DecompressedBytesPerToken(g, element_bytes));
+  const int64_t head = g.nope + g.v_dim;
+  const auto add_heads = [&](std::string scheme, int64_t heads) {
+    const int64_t elements = CheckedMul(heads, head, "cache elements");
+    add(std::move(scheme), elements, CheckedMul(elements, ElemSize(type), "cache bytes"));
+  };
+  add_heads("MHA", g.heads);
+  add_heads(fmt::format("GQA-{}", kv_heads), kv_heads);
+  add_heads("MQA", 1);
+  add("MLA", g.latent_dim(), latent);
+  add("MLA decompressed", g.decompressed_dim(), DecompressedBytesPerToken(g, type));
   return rows;
 }
 

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "engine/available_memory.h"
+#include "engine/cache_elem.h"
 #include "engine/isas.h"
 #include "engine/model_impl.h"
 #include "kernels/isa.h"
@@ -64,6 +67,32 @@ ModelInfo Describe(const ModelConfig& config, const ModelWeights& weights,
   return info;
 }
 
+// Families whose int8 latent is proven on reference outputs (docs/kernels/int8_latent.md).
+constexpr std::string_view kInt8Families[] = {"deepseek_v2", "deepseek_v3", "kimi_k2"};
+
+// Refuses what a cache type cannot serve. Throws kUsage.
+void CheckCache(const ModelImpl& model, const ResolvedSession& s) {
+  if (s.type != Elem::kInt8) return;
+  if (s.attention == Attention::kDecompressed) {
+    Fail(ErrorCode::kUsage,
+         "cache type int8 needs a latent cache; expected attention absorbed, split-kv or auto, "
+         "found decompressed; choose one of them with --attention, or another --cache-type");
+  }
+  if (s.layout == CacheLayout::kDecompressed) {
+    Fail(ErrorCode::kUsage,
+         "cache type int8 needs a latent cache; this model runs decompressed ({}); use "
+         "--cache-type bf16, f16 or f32",
+         model.info.fold_decline);
+  }
+  if (std::find(std::begin(kInt8Families), std::end(kInt8Families), model.config.family) ==
+      std::end(kInt8Families)) {
+    Fail(ErrorCode::kUsage,
+         "cache type int8 is not proven for the family {}; expected one of {}; use --cache-type "
+         "bf16, f16 or f32",
+         model.config.family, fmt::join(kInt8Families, ", "));
+  }
+}
+
 }  // namespace
 
 ModelImpl::ModelImpl(const std::string& dir, const LoadOptions& load_options)
@@ -118,9 +147,8 @@ ResolvedSession Resolve(const ModelImpl& model, const SessionOptions& options) {
   s.mode = s.attention == Attention::kAuto      ? DecodeMode::kAuto
            : s.attention == Attention::kSplitKv ? DecodeMode::kSplitKv
                                                 : DecodeMode::kComposed;
-  s.type = options.cache_type == CacheType::kF32   ? Elem::kF32
-           : options.cache_type == CacheType::kF16 ? Elem::kF16
-                                                   : Elem::kBf16;
+  s.type = CacheElem(options.cache_type);
+  CheckCache(model, s);
   const int64_t most = model.config.max_positions;
   s.context = options.context == 0 ? most : options.context;
   if (s.context < 1 || s.context > most) {
@@ -138,10 +166,9 @@ MemoryPlan PlanMemory(const ModelImpl& model, const ResolvedSession& session,
                       int64_t activation_bytes) {
   const MlaGeometry& g = model.config.attention;
   MemoryPlan plan;
-  plan.latent_bytes_per_token =
-      model.config.num_layers * LatentBytesPerToken(g, ElemSize(session.type));
+  plan.latent_bytes_per_token = model.config.num_layers * LatentBytesPerToken(g, session.type);
   plan.decompressed_bytes_per_token =
-      model.config.num_layers * DecompressedBytesPerToken(g, ElemSize(session.type));
+      model.config.num_layers * DecompressedBytesPerToken(g, session.type);
   plan.cache_bytes_per_token = session.layout == CacheLayout::kLatent
                                    ? plan.latent_bytes_per_token
                                    : plan.decompressed_bytes_per_token;

@@ -21,7 +21,10 @@ constexpr struct {
 constexpr struct {
   CacheType value;
   const char* name;
-} kCacheTypes[] = {{CacheType::kBf16, "bf16"}, {CacheType::kF16, "f16"}, {CacheType::kF32, "f32"}};
+} kCacheTypes[] = {{CacheType::kBf16, "bf16"},
+                   {CacheType::kF16, "f16"},
+                   {CacheType::kF32, "f32"},
+                   {CacheType::kInt8, "int8"}};
 
 template <typename Table, typename Value>
 const char* NameOf(const Table& table, Value value) noexcept {

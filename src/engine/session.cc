@@ -110,9 +110,8 @@ class SessionImpl {
 void SessionImpl::ReportLoad() const {
   if (resolved.attention == Attention::kDecompressed) return;
   const ModelInfo& info = model->info;
-  const int64_t e = ElemSize(resolved.type);
-  const int64_t before = DecompressedBytesPerToken(model->config.attention, e);
-  const int64_t after = LatentBytesPerToken(model->config.attention, e);
+  const int64_t before = DecompressedBytesPerToken(model->config.attention, resolved.type);
+  const int64_t after = LatentBytesPerToken(model->config.attention, resolved.type);
   const char* split = resolved.mode == DecodeMode::kSplitKv ? "on"
                       : resolved.mode == DecodeMode::kAuto  ? "auto"
                                                             : "off";

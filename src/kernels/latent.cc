@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/attend.h"
+#include "kernels/latent_int8.h"
 #include "kernels/latent_unit.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -526,20 +527,24 @@ HWY_EXPORT(Finish);
 HWY_EXPORT(ScratchFloats);
 
 void LatentBegin(const LatentTask& task) noexcept {
+  if (task.format.type == Elem::kInt8) return LatentInt8Begin(task);
   if (const auto* products = LatentProducts(task.format)) return LatentBf16Begin(task, *products);
   HWY_DYNAMIC_DISPATCH(Begin)(task);
 }
 void LatentTile(const LatentTask& task, const LatentTileRows& tile) noexcept {
+  if (task.format.type == Elem::kInt8) return LatentInt8Tile(task, tile);
   if (const auto* products = LatentProducts(task.format)) {
     return LatentBf16Tile(task, tile, *products);
   }
   HWY_DYNAMIC_DISPATCH(Tile)(task, tile);
 }
 void LatentFinish(const LatentTask& task) noexcept {
+  if (task.format.type == Elem::kInt8) return LatentInt8Finish(task);
   if (const auto* products = LatentProducts(task.format)) return LatentBf16Finish(task, *products);
   HWY_DYNAMIC_DISPATCH(Finish)(task);
 }
 int64_t LatentScratchFloats(const LatentFormat& format, int64_t rows, int64_t heads) noexcept {
+  if (format.type == Elem::kInt8) return LatentInt8ScratchFloats(format, rows, heads);
   // Enough for either family, so that it does not depend on the one in use.
   return std::max(HWY_DYNAMIC_DISPATCH(ScratchFloats)(format, rows, heads),
                   LatentBf16ScratchFloats(format, rows, heads));

@@ -13,7 +13,8 @@ namespace mla {
 /// Most latent rows of one tile.
 inline constexpr int64_t kLatentTileRows = 64;
 
-/// How a cached row lies in memory: c_kv [rank], then k_rope [rope].
+/// How a cached row lies in memory: c_kv [rank], then k_rope [rope]. With Elem::kInt8 as in
+/// kernels/latent_int8.h; rope_type is fp16 then.
 struct LatentFormat {
   Elem type = Elem::kF32;
   Elem rope_type = Elem::kF32;

@@ -23,11 +23,13 @@ TEST(Geometry, Widths) {
 }
 
 TEST(Geometry, BytesPerTokenOfKnownModels) {
-  EXPECT_EQ(DecompressedBytesPerToken(kV2Lite, 2), 10240);
-  EXPECT_EQ(LatentBytesPerToken(kV2Lite, 2), 1152);
-  EXPECT_EQ(DecompressedBytesPerToken(kV3, 2), 81920);
-  EXPECT_EQ(LatentBytesPerToken(kV3, 2), 1152);
-  EXPECT_EQ(LatentBytesPerToken(kV3, 4), 2304);
+  EXPECT_EQ(DecompressedBytesPerToken(kV2Lite, Elem::kBf16), 10240);
+  EXPECT_EQ(LatentBytesPerToken(kV2Lite, Elem::kBf16), 1152);
+  EXPECT_EQ(DecompressedBytesPerToken(kV3, Elem::kBf16), 81920);
+  EXPECT_EQ(LatentBytesPerToken(kV3, Elem::kBf16), 1152);
+  EXPECT_EQ(LatentBytesPerToken(kV3, Elem::kF32), 2304);
+  EXPECT_EQ(LatentBytesPerToken(kV3, Elem::kInt8), 512 + 4 + 2 * 64);
+  EXPECT_EQ(DecompressedBytesPerToken(kV3, Elem::kInt8), 81920);  // bf16 beside it
   EXPECT_NEAR(10240.0 / 1152, 8.9, 0.05);
   EXPECT_NEAR(81920.0 / 1152, 71.1, 0.05);
 }

@@ -13,7 +13,8 @@ namespace mla {
 namespace {
 
 TEST(FootprintRows, MatchTheExampleOf128HeadsOf128) {
-  const std::vector<FootprintRow> rows = Footprint(FindGeometry("deepseek-v3"), 8, 2, 1 << 30);
+  const std::vector<FootprintRow> rows =
+      Footprint(FindGeometry("deepseek-v3"), 8, CacheType::kBf16, 1 << 30);
   ASSERT_EQ(rows.size(), 5u);
   const struct {
     const char* scheme;
@@ -36,20 +37,22 @@ TEST(FootprintRows, MatchTheExampleOf128HeadsOf128) {
 
 TEST(FootprintRows, WorkForEveryKnownGeometryAndRefuseNonsense) {
   for (const Geometry& known : KnownGeometries()) {
-    const std::vector<FootprintRow> rows = Footprint(known, 1, 4, 0);
+    const std::vector<FootprintRow> rows = Footprint(known, 1, CacheType::kF32, 0);
     EXPECT_EQ(rows[3].elements, known.kv_rank + known.rope) << known.name;
     EXPECT_EQ(rows[1].elements, rows[2].elements) << "one group is MQA";
     EXPECT_EQ(rows[0].tokens_in_budget, 0);
   }
   Geometry g = FindGeometry("deepseek-v2-lite");
-  ExpectError(ErrorCode::kUsage, {"kv heads", "16", "5"}, [&] { Footprint(g, 5, 2, 0); });
+  ExpectError(ErrorCode::kUsage, {"kv heads", "16", "5"},
+              [&] { Footprint(g, 5, CacheType::kBf16, 0); });
   ExpectError(ErrorCode::kUsage, {"unknown geometry 'v9'", "deepseek-v3"},
               [] { FindGeometry("v9"); });
   g.kv_rank = 0;
-  ExpectError(ErrorCode::kBadInput, {"kv_lora_rank"}, [&] { Footprint(g, 8, 2, 0); });
+  ExpectError(ErrorCode::kBadInput, {"kv_lora_rank"},
+              [&] { Footprint(g, 8, CacheType::kBf16, 0); });
   g.kv_rank = 512;
   g.layers = 0;
-  ExpectError(ErrorCode::kBadInput, {"layers"}, [&] { Footprint(g, 8, 2, 0); });
+  ExpectError(ErrorCode::kBadInput, {"layers"}, [&] { Footprint(g, 8, CacheType::kBf16, 0); });
 }
 
 class LogitsFileTest : public testing::Test {

@@ -57,13 +57,13 @@ TEST(Options, NamesRoundTrip) {
        {Attention::kDecompressed, Attention::kAbsorbed, Attention::kSplitKv, Attention::kAuto}) {
     EXPECT_EQ(ParseAttention(AttentionName(a)), a);
   }
-  for (const CacheType t : {CacheType::kBf16, CacheType::kF16, CacheType::kF32}) {
+  for (const CacheType t : {CacheType::kBf16, CacheType::kF16, CacheType::kF32, CacheType::kInt8}) {
     EXPECT_EQ(ParseCacheType(CacheTypeName(t)), t);
   }
   ExpectError(ErrorCode::kUsage, {"expected one of: decompressed, absorbed, split-kv, auto"},
               [&] { ParseAttention("split_kv"); });
-  ExpectError(ErrorCode::kUsage, {"expected one of: bf16, f16, f32"},
-              [&] { ParseCacheType("int8"); });
+  ExpectError(ErrorCode::kUsage, {"expected one of: bf16, f16, f32, int8"},
+              [&] { ParseCacheType("int4"); });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The defaults (bf16 cache) against fp32 on the embedded model's perplexity text.
+// The defaults (bf16 cache) against fp32, and the int8 cache against bf16, on the embedded model's
+// perplexity text.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -38,6 +39,38 @@ double MeanNll(const std::vector<std::vector<double>>& rows, const Golden& golde
   return sum / static_cast<double>(rows.size() - 1);
 }
 
+// Mean KL divergence of `rows` from `want`.
+double MeanKl(const std::vector<std::vector<double>>& want,
+              const std::vector<std::vector<double>>& rows) {
+  double kl = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t j = 0; j < rows[i].size(); ++j)
+      kl += std::exp(want[i][j]) * (want[i][j] - rows[i][j]);
+  }
+  return kl / static_cast<double>(rows.size());
+}
+
+TEST(Quality, Int8AgainstBf16) {
+  const Golden golden = ReadGolden(kStories + "/golden");
+  const Model model = Model::Load(kStories, {.threads = 2});
+  for (const Attention a : {Attention::kAbsorbed, Attention::kSplitKv}) {
+    const auto bf16 = LogProbabilities(model, golden, {.attention = a});
+    // The long prompt in few-row chunks runs the int8 kernel, in long ones the tiled prefill.
+    for (const int64_t chunk : {16, 512}) {
+      const auto int8 = LogProbabilities(
+          model, golden,
+          {.attention = a, .cache_type = CacheType::kInt8, .context = 0, .prefill_chunk = chunk});
+      const double kl = MeanKl(bf16, int8);
+      const double ratio = std::exp(MeanNll(int8, golden) - MeanNll(bf16, golden));
+      std::printf("%s int8 cache, chunk %d: KL %.2e from bf16, perplexity x %.5f\n",
+                  AttentionName(a), static_cast<int>(chunk), kl, ratio);
+      EXPECT_LE(kl, 1e-3) << AttentionName(a) << " chunk " << chunk;
+      EXPECT_GT(kl, 0) << "int8 was not used";
+      EXPECT_NEAR(ratio, 1, 5e-3) << AttentionName(a);
+    }
+  }
+}
+
 TEST(Quality, DefaultsAgainstFp32) {
   const Golden golden = ReadGolden(kStories + "/golden");
   const Model model = Model::Load(kStories, {.threads = 2});
@@ -54,13 +87,7 @@ TEST(Quality, DefaultsAgainstFp32) {
   EXPECT_NEAR(nll, want, 1e-5);
   for (const Attention a : {Attention::kDecompressed, Attention::kAbsorbed, Attention::kSplitKv}) {
     const auto rows = LogProbabilities(model, golden, {.attention = a});
-    double kl = 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      for (size_t j = 0; j < rows[i].size(); ++j) {
-        kl += std::exp(f32[i][j]) * (f32[i][j] - rows[i][j]);
-      }
-    }
-    kl /= static_cast<double>(rows.size());
+    const double kl = MeanKl(f32, rows);
     const double ratio = std::exp(MeanNll(rows, golden) - nll);
     RecordProperty(std::string("kl_") + AttentionName(a), std::to_string(kl));
     std::printf("%s bf16 cache: KL %.2e, perplexity x %.5f\n", AttentionName(a), kl, ratio);

@@ -24,6 +24,8 @@ inline float Rounded(float value, Elem type) {
       return Fp16ToFloat(FloatToFp16(value));
     case Elem::kBf16:
       return Bf16ToFloat(FloatToBf16(value));
+    case Elem::kInt8:
+      break;  // rows, not elements
   }
   return kNaN;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/attend.h"
+#include "kernels/latent_int8.h"
 
 namespace mla {
 namespace reference {
@@ -28,6 +29,7 @@ void LatentBegin(const LatentTask& task) noexcept {
 }
 
 void LatentTile(const LatentTask& task, const LatentTileRows& tile) noexcept {
+  if (task.format.type == Elem::kInt8) return reference::LatentInt8Tile(task, tile);
   const State s(task);
   const LatentFormat& f = task.format;
   for (int64_t row = 0; row < task.rows; ++row) {

@@ -23,6 +23,8 @@ double At(const void* data, Elem type, int64_t i) {
       return Fp16ToFloat(static_cast<const uint16_t*>(data)[i]);
     case Elem::kBf16:
       return Bf16ToFloat(static_cast<const uint16_t*>(data)[i]);
+    case Elem::kInt8:
+      break;  // not an element by itself
   }
   return 0;
 }
@@ -178,6 +180,8 @@ void FromFloat(const float* x, Elem type, void* y, int64_t n) noexcept {
         break;
       case Elem::kBf16:
         static_cast<uint16_t*>(y)[i] = FloatToBf16(x[i]);
+        break;
+      case Elem::kInt8:
         break;
     }
   }
