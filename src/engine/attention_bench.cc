@@ -13,6 +13,7 @@
 #include "engine/isas.h"
 #include "engine/machine_peaks.h"
 #include "kernels/isa.h"
+#include "kernels/latent_unit.h"
 
 namespace mla {
 namespace {
@@ -275,7 +276,9 @@ BenchRow Bench::Report(Arm& arm, int64_t batch, int64_t context) const {
   row.tflops = flop / seconds / 1e12;
   row.max_error = arm.max_error;
   row.isa = ChosenIsa();
-  row.kernel = op_.kernels.name;
+  // Only rows of bf16 latents have the choice; the products with weights are fp32 anyway.
+  const bool any_unit = latent && options_.dtype == CacheType::kBf16;
+  row.kernel = DotUnitName(any_unit ? LatentUnit() : DotUnit::kFma);
   row.threads = pool_.threads();
   row.paths = {arm.stats[AttentionPath::kDecompressed], arm.stats[AttentionPath::kAbsorbedPrefill],
                arm.stats[AttentionPath::kAbsorbedComposed],
@@ -353,6 +356,7 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
               batch, context);
 
   ThreadPool pool(threads);
+  ChooseLatentUnit(pool, Compute::kAuto, {});
   progress("measuring the machine's peaks");
   const int64_t read_bytes =
       options.read_bytes > 0 ? options.read_bytes : ReadBufferBytes(AvailableMemory());

@@ -112,6 +112,7 @@ ModelImpl::ModelImpl(const std::string& dir, const LoadOptions& load_options)
   } else {
     ForceIsa(load_options.isa);
   }
+  ChooseLatentUnit(pool, load_options.compute, load_options.log);
   try {
     tokenizer = Tokenizer::Load(dir);
     if (tokenizer->eos_id()) eos_ids.push_back(*tokenizer->eos_id());
@@ -224,7 +225,7 @@ MemoryPlan Model::Plan(const SessionOptions& options) const {
 int Model::threads() const { return impl_->pool.threads(); }
 
 std::string Model::isa() const {
-  return impl_->options.kernels == KernelSet::kReference ? "reference" : ChosenIsa();
+  return impl_->options.kernels == KernelSet::kReference ? "reference" : IsaInUse();
 }
 
 bool Model::has_tokenizer() const { return impl_->tokenizer != nullptr; }

@@ -7,6 +7,7 @@
 
 #include "engine/available_memory.h"
 #include "engine/machine_peaks.h"
+#include "kernels/latent_unit.h"
 #include "mla/bench.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
@@ -58,7 +59,7 @@ TEST(AttentionBench, EveryArmTakesItsOwnPathOncePerStep) {
         EXPECT_EQ(FormatPaths(row.paths), FormatPaths(Counts(arm, options.steps)));
         EXPECT_TRUE(row.ok) << row.warning;
         EXPECT_EQ(row.threads, 2);
-        EXPECT_EQ(row.kernel, "highway");
+        EXPECT_EQ(row.kernel, row.arm == "decompressed" ? "fma" : DotUnitName(LatentUnit()));
         const int64_t elements = row.arm == "decompressed" ? 5 * (19 + 6 + 11) : 37 + 6;
         EXPECT_EQ(row.kv_bytes, 2 * elements * batch * (context + 1));
         EXPECT_GT(row.ms_per_step, 0);
@@ -151,6 +152,8 @@ TEST(MachinePeaks, CoverEveryInstructionSetAndRestoreTheChosenOne) {
   size_t detected = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(before[i].chosen, after[i].chosen) << before[i].name;
+    // Names that are an ISA with a unit have no peak of their own.
+    if (before[i].name == "amx" || before[i].name == "avx512_bf16") continue;
     EXPECT_EQ(peaks.tflops.count(before[i].name), before[i].detected ? 1u : 0u);
     detected += before[i].detected ? 1 : 0;
   }

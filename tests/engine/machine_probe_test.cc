@@ -172,7 +172,7 @@ TEST(PeaksBench, ReportsWhatTheProbeSays) {
   EXPECT_GT(report.memory_read.gbps_one, 0.01);
   EXPECT_GT(report.memory_read.gbps_all, 0.01);
   size_t detected = 0;
-  for (const IsaInfo& isa : Isas()) detected += isa.detected ? 1 : 0;
+  for (const Isa& isa : CompiledIsas()) detected += isa.detected ? 1 : 0;
   ASSERT_EQ(report.isas.size(), detected);
   for (const IsaPeak& peak : report.isas) {
     EXPECT_GT(peak.tflops_one, 1e-6) << peak.isa;
