@@ -138,7 +138,7 @@ class Measurement {
     // One task per head: as many as give every thread the same number.
     const int threads = context_.pool.threads();
     g.heads = std::min<int64_t>(heads_, std::max(1, threads));
-    const double waves = static_cast<double>((g.heads + threads - 1) / threads);
+    const int64_t waves = (g.heads + threads - 1) / threads;
     Buffer weights(2 * g.fold_elements());
     uint16_t* w = weights.as<uint16_t>();
     for (int64_t i = 0; i < g.fold_elements(); ++i) {
@@ -154,10 +154,10 @@ class Measurement {
       call.fold = &fold;
       call.q = q_.data();
       call.out = out_.data();
-      return Best(3, [&] { RunUpProjected(context_, call, item); }) / waves;
+      return Best(3, [&] { RunUpProjected(context_, call, item); }) / static_cast<double>(waves);
     };
     const auto pairs = [](int64_t rows) {
-      return static_cast<double>(rows * kWindow - rows * (rows - 1) / 2);
+      return static_cast<double>(rows * (2 * kWindow + 1 - rows)) / 2;
     };
     const double few = time(kFewRows), many = time(kManyRows);
     const double per_pair = (many - few) / (pairs(kManyRows) - pairs(kFewRows));

@@ -13,7 +13,9 @@
 namespace mla {
 namespace {
 
-constexpr double kUnitSeconds = 0.06;  // all units together
+// All units together: at start, and where the rates themselves are asked for.
+constexpr double kQuickUnitSeconds = 0.012;
+constexpr double kUnitSeconds = 0.06;
 constexpr double kReadSeconds = 0.02;
 
 // Why `unit` is not usable in the calling thread, or "".
@@ -51,14 +53,15 @@ std::vector<UnitProbe> ProveUnits(ThreadPool& pool, const DotUnitSystem& system)
   return units;
 }
 
-MachineProbe Measure(ThreadPool& pool, std::vector<UnitProbe> units) {
+// A quick probe reads no memory: its buffer would be most of what a small model takes.
+MachineProbe Measure(ThreadPool& pool, std::vector<UnitProbe> units, bool quick) {
   constexpr int64_t kMib = int64_t{1} << 20;
   MachineProbe probe;
   probe.cpu = CpuModel();
   probe.isa = ChosenIsa();
   probe.threads = pool.threads();
   probe.caches = DetectCaches();
-  {
+  if (!quick) {
     const ReadBuffer buffer(pool, std::min(64 * kMib, AvailableMemory() / 4));
     probe.read_bytes = buffer.bytes();
     probe.read_one = buffer.Rate(pool, Threads::kOne, kReadSeconds);
@@ -69,7 +72,8 @@ MachineProbe Measure(ThreadPool& pool, std::vector<UnitProbe> units) {
   for (const UnitProbe& unit : probe.units) {
     if (unit.usable) usable.push_back(unit.unit);
   }
-  const std::vector<UnitRate> rates = UnitRates(pool, usable, kUnitSeconds);
+  const std::vector<UnitRate> rates =
+      UnitRates(pool, usable, quick ? kQuickUnitSeconds : kUnitSeconds);
   size_t next = 0;
   for (UnitProbe& unit : probe.units) {
     if (unit.usable) unit.rate = rates[next++];
@@ -126,12 +130,13 @@ const MachineProbe& ProbeMachine(ThreadPool& pool) {
   for (const UnitProbe& unit : units) refusals += unit.why_not + '\n';
   const std::tuple key(pool.threads(), ChosenIsa(), refusals);
   auto found = probes.find(key);
-  if (found == probes.end()) found = probes.emplace(key, Measure(pool, std::move(units))).first;
+  if (found == probes.end())
+    found = probes.emplace(key, Measure(pool, std::move(units), true)).first;
   return found->second;
 }
 
 MachineProbe MeasureMachine(ThreadPool& pool, const DotUnitSystem& system) {
-  return Measure(pool, ProveUnits(pool, system));
+  return Measure(pool, ProveUnits(pool, system), false);
 }
 
 void LogRemark(const MachineProbe& probe, const LogSink& log) {

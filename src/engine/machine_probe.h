@@ -50,12 +50,12 @@ struct MachineProbe {
 };
 
 /// Tries every unit in every thread of the pool, each time, which takes well under a millisecond;
-/// measures (about 0.15 s) once per process for each number of threads, ISA and set of usable
-/// units. The reference stays valid. No kernel may run meanwhile on the pool. Throws kResource if
-/// there is no memory for the buffer.
+/// measures the units (about 0.03 s) once per process for each number of threads, ISA and set of
+/// usable units, but no memory. The reference stays valid. No kernel may run meanwhile on the pool.
 const MachineProbe& ProbeMachine(ThreadPool& pool);
 
-/// The same, measured anew. Tests replace `system`.
+/// The same, measured anew and longer, and reads of memory too: the peaks bench. Throws kResource
+/// if there is no memory for the buffer. Tests replace `system`.
 MachineProbe MeasureMachine(ThreadPool& pool, const DotUnitSystem& system = RealDotUnitSystem());
 
 /// Hands the remark, if there is one, to the sink as a warning.

@@ -44,7 +44,7 @@ PeaksReport RunPeaksBench(const PeaksOptions& options) {
     ForceIsa(options.isa);
   }
   ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreads());
-  const MachineProbe& probe = ProbeMachine(pool);
+  const MachineProbe probe = MeasureMachine(pool);
   LogRemark(probe, options.log);
 
   PeaksReport report;

@@ -34,12 +34,13 @@ struct MatmulArgs {
 /// Rows of A from which MatmulNt uses its scratch: fewer do not repay the packing of B.
 inline constexpr int64_t kMatmulPackFrom = 96;
 
-/// Scratch with which a product of this k runs at its best: 1.25 MiB, or two panels if that is
-/// more. Never above 4 MiB; a product that this does not serve goes without.
+/// Scratch with which a product of this k runs at its best: two panels, from k = 1024 on at least
+/// 1.25 MiB. Never above 4 MiB; a product that this does not serve goes without.
 constexpr int64_t MatmulScratchFloats(int64_t k) noexcept {
   constexpr int64_t kUsual = 320 << 10, kMost = 1 << 20;
   const int64_t two_panels = (k + 64) * 80;
-  return two_panels < kUsual ? kUsual : two_panels > kMost ? kUsual : two_panels;
+  if (k < 1024) return two_panels;
+  return two_panels < kUsual || two_panels > kMost ? kUsual : two_panels;
 }
 
 /// op(B) = Bᵀ, B [n, k]: the product of a linear layer.
