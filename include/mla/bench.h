@@ -98,6 +98,52 @@ BenchReport RunAttentionBench(const BenchOptions& options,
                               const std::function<void(std::string_view)>& on_progress = {},
                               const std::function<void(const BenchReport&, size_t)>& on_rows = {});
 
+/// Steps of several rows on one sequence: `mla bench prefill` and `mla bench crossover`.
+struct RowsOptions {
+  Geometry geometry;                                           ///< of the one layer
+  std::vector<int64_t> contexts{128, 512, 2048, 8192, 32768};  ///< keys that the last row sees
+  std::vector<int64_t> rows{1, 2, 4, 16, 128, 512};            ///< query rows; more than keys: none
+  int64_t repeats = 5;        ///< timed, interleaved; the median counts
+  double most_ms = 2000;      ///< arms that the measured costs expect to take longer are left out
+  bool decompressed = false;  ///< also the arm with a decompressed cache
+  CacheType dtype = CacheType::kBf16;
+  int threads = 0;  ///< 0: the default (see LoadOptions)
+  std::string isa;  ///< "": environment MLA_ISA, else the best
+};
+
+/// One arm at one context and number of rows. "absorbed": one pass. "split_kv": one row only.
+/// "up_projected": several rows only. "auto": as --attention auto. "decompressed".
+struct RowsArm {
+  std::string arm;
+  double ms = 0;         ///< median
+  double tflops = 0;     ///< arithmetic of the arm's own form, 1e12 per second
+  double max_error = 0;  ///< from the first latent arm, over its largest value
+  PathCounts paths;
+};
+
+struct RowsCell {
+  int64_t context = 0;
+  int64_t rows = 0;
+  std::vector<RowsArm> arms;
+  double auto_over_best = 0;  ///< time of auto over the best forced latent arm; 0: none measured
+};
+
+struct RowsReport {
+  Geometry geometry;
+  std::string isa;
+  int threads = 0;
+  double peak_tflops = 0;     ///< fp32 multiply-adds of all threads on the ISA
+  double calibration_ms = 0;  ///< what measuring the costs took
+  double absorbed_pair_ns = 0, up_key_ns = 0, up_pair_ns = 0;  ///< per head and thread
+  double task_keys = 0, merge_keys = 0;                        ///< of a split, in keys of 16 heads
+  std::vector<RowsCell> cells;
+};
+
+/// `on_cell` receives each cell when it is done. Throws Error: kUsage for a geometry or an option
+/// that makes no sense, kResource if the cache does not fit into memory.
+RowsReport RunRowsBench(const RowsOptions& options,
+                        const std::function<void(const RowsReport&)>& on_cell = {});
+
 struct PeaksOptions {
   int threads = 0;         ///< 0: the default (see LoadOptions)
   std::string isa;         ///< "": environment MLA_ISA, else the best

@@ -43,13 +43,20 @@ JsonText KvJson(const BenchKv& kv) {
       .Add("fold_mib", Mib(kv.fold_bytes));
 }
 
-JsonText RowJson(const BenchRow& row) {
+/// What 1000 cached tokens cost a step of the whole model, per sequence.
+double MsPer1000(const BenchRow& row, int64_t layers) {
+  return row.ms_per_step * static_cast<double>(layers) * 1000 /
+         static_cast<double>(row.batch * row.context);
+}
+
+JsonText RowJson(const BenchRow& row, int64_t layers) {
   return JsonText()
       .Add("arm", row.arm)
       .Add("batch", row.batch)
       .Add("context", row.context)
       .Add("ms_per_step", row.ms_per_step)
       .Add("ms_spread", row.ms_spread)
+      .Add("ms_per_1000_tokens", MsPer1000(row, layers))
       .Add("steps_per_s", StepsPerSecond(row))
       .Add("kv_mib", Mib(row.kv_bytes))
       .Add("gbps", row.gbps)
@@ -68,7 +75,9 @@ JsonText ReportJson(const BenchReport& report) {
   JsonText tflops;
   for (const auto& [isa, value] : report.peaks.tflops) tflops.Add(isa, value);
   std::vector<JsonText> rows;
-  for (const BenchRow& row : report.rows) rows.push_back(RowJson(row));
+  for (const BenchRow& row : report.rows) {
+    rows.push_back(RowJson(row, report.geometry.layers));
+  }
   return JsonText()
       .Add("peaks", JsonText().Add("read_gbps", report.peaks.read_gbps).Add("tflops", tflops))
       .Add("geometry", GeometryJson(report.geometry))
@@ -101,21 +110,23 @@ void PrintHead(Output& out, const BenchReport& report) {
                        Mib(kv.fold_bytes)));
   PrintPeaks(out, "peaks before the rows", report.peaks);
   out.Line("");
-  out.Line(fmt::format("{:<13}{:>6}{:>9}{:>11}{:>9}{:>10}{:>10}{:>8}{:>9}{:>7}  {}", "arm", "batch",
-                       "context", "ms/step", "spread", "steps/s", "KV MiB", "GB/s", "TFLOP/s",
-                       "limit", "isa kernel threads paths"));
+  out.Line(fmt::format("{:<13}{:>6}{:>9}{:>11}{:>9}{:>10}{:>10}{:>10}{:>8}{:>9}{:>7}  {}", "arm",
+                       "batch", "context", "ms/step", "spread", "ms/1K·L", "steps/s", "KV MiB",
+                       "GB/s", "TFLOP/s", "limit", "isa kernel threads paths"));
 }
 
 int Percent(double fraction) { return static_cast<int>(std::lround(100 * fraction)); }
 
-void PrintRows(Output& out, std::span<const BenchRow> rows) {
+/// The column ms/1K·L: per 1000 cached tokens, all layers.
+void PrintRows(Output& out, std::span<const BenchRow> rows, int64_t layers) {
   for (const BenchRow& row : rows) {
     out.Line(fmt::format(
-        "{:<13}{:>6}{:>9}{:>11.4f}{:>9.4f}{:>10.1f}{:>10.2f}{:>8.2f}{:>9.4f}{:>6}%  {} {} {} "
+        "{:<13}{:>6}{:>9}{:>11.4f}{:>9.4f}{:>10.3f}{:>10.1f}{:>10.2f}{:>8.2f}{:>9.4f}{:>6}%  {} {} "
+        "{} "
         "paths={}",
-        row.arm, row.batch, row.context, row.ms_per_step, row.ms_spread, StepsPerSecond(row),
-        Mib(row.kv_bytes), row.gbps, row.tflops, Percent(row.limit_fraction), row.isa, row.kernel,
-        row.threads, FormatPaths(row.paths)));
+        row.arm, row.batch, row.context, row.ms_per_step, row.ms_spread, MsPer1000(row, layers),
+        StepsPerSecond(row), Mib(row.kv_bytes), row.gbps, row.tflops, Percent(row.limit_fraction),
+        row.isa, row.kernel, row.threads, FormatPaths(row.paths)));
   }
 }
 
@@ -146,7 +157,7 @@ int RunBench(BenchArgs& args) {
     if (args.json) return;
     if (first == 0) PrintHead(out, so_far);
     const auto rows = std::span(so_far.rows).subspan(first);
-    PrintRows(out, rows);
+    PrintRows(out, rows, so_far.geometry.layers);
     out.Flush();
     for (const BenchRow& row : rows) printed.push_back(row.limit_fraction);
   };
@@ -206,6 +217,7 @@ void AddBench(Command root) {
       "  mla bench peaks\n"
       "  mla bench attention --contexts 4096,16384 --batches 1,4\n");
   AddBenchPeaks(command);
+  AddBenchRows(command);
   AddAttention(command);
 }
 

@@ -18,6 +18,7 @@ void AddInspect(Command root);
 void AddFootprint(Command root);
 void AddBench(Command root);
 void AddBenchPeaks(Command bench);
+void AddBenchRows(Command bench);
 
 /// What `mla --version` prints, without the last line break.
 std::string VersionText();

@@ -151,6 +151,8 @@ void AddEngineOptions(Command command, EngineArgs& args) {
   AddInteger(command, "--prefill-chunk", 1, kMaxTokens,
              "Most prompt tokens per forward pass (default: 512)",
              [&](int64_t value) { session.prefill_chunk = value; });
+  command.AddFlag("--deterministic", "Same bits whatever the threads and --prefill-chunk (slower)",
+                  [&] { session.deterministic = true; });
   command.AddFlag("--verbose", "More about loading on standard error",
                   [&] { args.verbose = true; });
 }

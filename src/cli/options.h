@@ -27,7 +27,7 @@ struct EngineArgs {
 void AddModelOption(Command command, std::string& model);
 
 /// Adds -m and --attention --threads --isa --kernels --compute --cache-type --ctx --prefill-chunk
-/// --verbose.
+/// --deterministic --verbose.
 void AddEngineOptions(Command command, EngineArgs& args);
 void AddThreadsOption(Command command, int& threads);
 void AddIsaOption(Command command, std::string& isa);

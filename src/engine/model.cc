@@ -145,9 +145,10 @@ ResolvedSession Resolve(const ModelImpl& model, const SessionOptions& options) {
   ResolvedSession s;
   s.attention = options.attention.value_or(AttentionFromEnvironment());
   s.layout = model.LayoutOf(s.attention);
-  s.mode = s.attention == Attention::kAuto      ? DecodeMode::kAuto
-           : s.attention == Attention::kSplitKv ? DecodeMode::kSplitKv
-                                                : DecodeMode::kComposed;
+  s.policy = s.attention == Attention::kAuto      ? DecodeMode::kAuto
+             : s.attention == Attention::kSplitKv ? DecodeMode::kSplitKv
+                                                  : DecodeMode::kComposed;
+  s.policy.deterministic = options.deterministic;
   s.type = CacheElem(options.cache_type);
   CheckCache(model, s);
   const int64_t most = model.config.max_positions;

@@ -52,7 +52,7 @@ class ModelImpl {
 struct ResolvedSession {
   Attention attention = Attention::kDecompressed;
   CacheLayout layout = CacheLayout::kDecompressed;
-  DecodeMode mode = DecodeMode::kComposed;
+  AttentionPolicy policy;
   Elem type = Elem::kBf16;
   int64_t context = 0;
   int64_t chunk = 0;

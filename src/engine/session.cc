@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include "attention/crossover.h"
 #include "base/check.h"
 #include "engine/model_impl.h"
 #include "engine/sampler.h"
+#include "kernels/isa.h"
 
 namespace mla {
 
@@ -19,6 +21,12 @@ class SessionImpl {
         logits(model->config.vocab_size) {
     std::lock_guard<std::mutex> lock(model->mutex);
     model->scratch.Reserve(ForwardScratchFloats(model->config, resolved.layout));
+    if (resolved.policy.mode == DecodeMode::kAuto && !resolved.policy.deterministic &&
+        resolved.layout == CacheLayout::kLatent && model->options.kernels == KernelSet::kFast) {
+      OpContext context = model->Context();
+      resolved.policy.costs =
+          &MeasuredCosts(context, model->config.attention, resolved.type, ChosenIsa());
+    }
   }
 
   // One forward pass over at most resolved.chunk tokens. Leaves the cache as it was if it fails or
@@ -32,7 +40,7 @@ class SessionImpl {
     try {
       OpContext context = model->Context();
       finished =
-          forward.Run(context, tokens, std::span(&item, 1), resolved.mode, &stats, keep_going);
+          forward.Run(context, tokens, std::span(&item, 1), resolved.policy, &stats, keep_going);
     } catch (...) {
       cache.Trim(rows);
       throw;
@@ -112,9 +120,9 @@ void SessionImpl::ReportLoad() const {
   const ModelInfo& info = model->info;
   const int64_t before = DecompressedBytesPerToken(model->config.attention, resolved.type);
   const int64_t after = LatentBytesPerToken(model->config.attention, resolved.type);
-  const char* split = resolved.mode == DecodeMode::kSplitKv ? "on"
-                      : resolved.mode == DecodeMode::kAuto  ? "auto"
-                                                            : "off";
+  const char* split = resolved.policy.mode == DecodeMode::kSplitKv ? "on"
+                      : resolved.policy.mode == DecodeMode::kAuto  ? "auto"
+                                                                   : "off";
   model->Log(
       LogLevel::kNotice,
       fmt::format("mla: absorbed attention: {}/{} layers folded; {} -> {} cache bytes per "

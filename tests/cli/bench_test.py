@@ -71,6 +71,40 @@ class Bench(TestCase):
                             (["--isa", "bogus"], "bogus"), (["--kv-budget-gib", "nan"], "--kv-budget")):
             self.fail_with(2, parts, *bench(*args))
 
+
+class Rows(TestCase):
+    ARGS = SHAPE + ["--contexts", "5,300", "--rows", "1,7", "--repeats", "3", "--json"]
+
+    def check(self, report, extra):
+        self.assertEqual([(c["context"], c["rows"]) for c in report["cells"]],
+                         [(5, 1), (300, 1), (300, 7)])
+        for cell in report["cells"]:
+            forced = "split_kv" if cell["rows"] == 1 else "up_projected"
+            self.assertEqual([a["arm"] for a in cell["arms"]],
+                             ["absorbed", forced, "auto", *extra])
+            times = {a["arm"]: a["ms"] for a in cell["arms"]}
+            best = min(times["absorbed"], times[forced])
+            self.assertAlmostEqual(cell["auto_over_best"], times["auto"] / best, 3)
+            for arm in cell["arms"]:
+                self.assertEqual(sum(arm["paths"].values()), 3, arm)
+                self.assertLess(arm["max_error"], 1e-4, arm)
+        for cost in report["costs"].values():
+            self.assertGreater(cost, 0, report["costs"])
+
+    def test_crossover(self):
+        self.check(self.succeed("bench", "crossover", *self.ARGS).json, [])
+        out = self.succeed("bench", "crossover", *self.ARGS[:-1]).out
+        self.assertIn("auto takes at most", out)
+
+    def test_prefill(self):
+        self.check(self.succeed("bench", "prefill", *self.ARGS).json, ["decompressed"])
+
+    def test_bad_options(self):
+        for args, parts in ((["--rows", "0"], "--rows"), (["--like", "v9"], "deepseek-v3"),
+                            (["--rope", "7"], "even"), (["--max-ms", "0"], "--max-ms")):
+            self.fail_with(2, parts, "bench", "crossover", *args)
+
+
 UNITS = ["fma", "bf16dot", "vnni512", "vnni256", "amx-bf16", "amx-int8"]
 LATENT_16BIT = ["fma", "bf16dot", "amx-bf16"]
 LATENT_INT8 = ["vnni512", "vnni256", "amx-int8"]

@@ -3,6 +3,8 @@ import re
 
 from support import SOURCE, STORIES, TestCase, main
 
+TINY = ["--heads", "2", "--rank", "8", "--nope", "4", "--rope", "4", "--v-dim", "4", "--layers",
+        "1", "--contexts", "8", "--rows", "1,4", "--repeats", "1"]
 COMMANDS = {
     "generate": ["generate", "-m", STORIES, "-p", "x", "-n", "1"],
     "tokenize": ["tokenize", "-m", STORIES, "-p", "x"],
@@ -11,6 +13,8 @@ COMMANDS = {
     "inspect": ["inspect", "-m", STORIES],
     "footprint": ["footprint"],
     "bench peaks": ["bench", "peaks"],
+    "bench crossover": ["bench", "crossover", *TINY],
+    "bench prefill": ["bench", "prefill", *TINY],
     "bench attention": ["bench", "attention", "--heads", "2", "--rank", "8", "--nope", "4",
                         "--rope", "4", "--v-dim", "4", "--layers", "1", "--contexts", "8",
                         "--batches", "1", "--steps", "1", "--warmup", "0"],

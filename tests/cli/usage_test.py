@@ -4,7 +4,8 @@ import re
 from support import STORIES, TestCase, environment, main, mla
 
 COMMANDS = [["generate"], ["logits"], ["perplexity"], ["tokenize"], ["detokenize"], ["inspect"],
-            ["footprint"], ["bench"], ["bench", "attention"], ["bench", "peaks"]]
+            ["footprint"], ["bench"], ["bench", "attention"], ["bench", "peaks"],
+            ["bench", "prefill"], ["bench", "crossover"]]
 
 
 class Help(TestCase):

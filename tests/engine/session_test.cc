@@ -54,6 +54,20 @@ TEST(Session, CountsPathsExactly) {
   }
 }
 
+TEST(Session, Deterministic) {
+  const auto ids = SomeTokens(600);
+  const Model one = Model::Load(kStories, {.threads = 1});
+  const Model three = Model::Load(kStories, {.threads = 3});
+  for (const Attention a : {Attention::kAbsorbed, Attention::kSplitKv, Attention::kAuto}) {
+    SessionOptions options{.attention = a, .deterministic = true};
+    const auto want = LogitsAfter(one, ids, options);
+    for (const int64_t chunk : {7, 64, 512}) {
+      options.prefill_chunk = chunk;
+      EXPECT_EQ(LogitsAfter(three, ids, options), want) << AttentionName(a) << " chunk " << chunk;
+    }
+  }
+}
+
 TEST(Session, CacheIsEightTimesSmaller) {
   const auto ids = SomeTokens(100);
   Session latent(Stories(), {.attention = Attention::kAbsorbed});
@@ -65,7 +79,8 @@ TEST(Session, CacheIsEightTimesSmaller) {
 }
 
 TEST(Session, ScratchDoesNotDependOnTheContext) {
-  for (const Attention a : {Attention::kDecompressed, Attention::kAbsorbed, Attention::kSplitKv}) {
+  for (const Attention a :
+       {Attention::kDecompressed, Attention::kAbsorbed, Attention::kSplitKv, Attention::kAuto}) {
     const auto scratch = [&](int64_t tokens) {
       Session session(Stories(), {.attention = a, .context = 2048});
       session.Feed(SomeTokens(tokens));
