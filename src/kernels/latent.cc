@@ -415,18 +415,16 @@ HWY_INLINE void OutputTile(const Layout& l, const OutputBlock& b, const From& fr
 
 // The same for `panels` vectors of columns that lie widened in l.piece.
 template <int MR>
-HWY_INLINE void OutputPanels(const Layout& l, OutputBlock b, int64_t panels) {
-  const float* piece = l.piece;
-  const auto tile = [&](auto count) {
-    constexpr int kCount = count();
-    OutputTile<MR, kCount>(l, b, FromPiece{piece});
-    piece += kCount * kPanelRows * l.lanes;
-    b.acc += kCount * b.acc_panel;
-    panels -= kCount;
+HWY_INLINE void OutputPanels(const Layout& l, const OutputBlock& block, int64_t panels) {
+  const auto tile = [&](auto count, int64_t x) {
+    OutputBlock b = block;
+    b.acc += x * b.acc_panel;
+    OutputTile<MR, count()>(l, b, FromPiece{l.piece + x * kPanelRows * l.lanes});
   };
-  while (panels >= kColumns) tile(std::integral_constant<int, kColumns>());
-  while (panels >= 2) tile(std::integral_constant<int, 2>());
-  while (panels >= 1) tile(std::integral_constant<int, 1>());
+  int64_t x = 0;
+  for (; x + kColumns <= panels; x += kColumns) tile(std::integral_constant<int, kColumns>(), x);
+  for (; x + 2 <= panels; x += 2) tile(std::integral_constant<int, 2>(), x);
+  for (; x < panels; ++x) tile(std::integral_constant<int, 1>(), x);
 }
 
 template <class T>
