@@ -3,9 +3,11 @@ import array
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
 PROGRAM = os.environ["MLA_PROGRAM"]
@@ -44,6 +46,18 @@ def mla(*args, stdin=b"", env=None):
     p = subprocess.run(argv, input=stdin, capture_output=True, timeout=300,
                        env=environment() if env is None else env)
     return Result(p.returncode, p.stdout, p.stderr)
+
+
+def wait_until_caught(process, number):
+    """Until the process has a handler for signal `number`; before, the signal just kills it."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text("ascii", "replace")
+        caught = int(re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.M)[1], 16)
+        if caught >> (number - 1) & 1:
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"status {process.returncode}, and signal {number} is not caught")
 
 
 def golden(directory):
