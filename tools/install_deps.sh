@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing when none is.
-# Usage: tools/install_deps.sh [build] [test] [neon]. This is the one list of packages; the README refers
-# to it.
+# Usage: tools/install_deps.sh [build] [test] [neon] [bench]. This is the one list of packages; the
+# README refers to it.
 set -euo pipefail
 
 build_packages=(
@@ -17,13 +17,16 @@ test_packages=(
 neon_packages=()
 if [ "$(uname -m)" = x86_64 ]; then neon_packages=(g++-aarch64-linux-gnu qemu-user); fi
 
+bench_packages=(libbenchmark-dev)
+
 wanted=()
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build_packages[@]}") ;;
     test) wanted+=("${test_packages[@]}") ;;
     neon) wanted+=("${neon_packages[@]}") ;;
-    *) echo "install_deps.sh: unknown group '$group' (build, test, neon)" >&2; exit 2 ;;
+    bench) wanted+=("${bench_packages[@]}") ;;
+    *) echo "install_deps.sh: unknown group '$group' (build, test, neon, bench)" >&2; exit 2 ;;
   esac
 done
 

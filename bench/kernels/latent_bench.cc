@@ -1,0 +1,135 @@
+// Absorbed attention of one decode step over a latent cache: one task with all heads, tile by tile
+// as attention/absorbed.cc runs it.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "attention/kv_cache.h"
+#include "kernel_bench.h"
+#include "kernels/isa.h"
+#include "kernels/latent_int8.h"
+#include "kernels/latent_unit.h"
+
+namespace mla {
+namespace {
+
+constexpr int64_t kRank = 512, kRope = 64;
+// 2.3 MB of bf16 rows, about a second-level cache; and 38 MB.
+constexpr int64_t kTokens[] = {2048, 32768};
+constexpr int64_t kHeads[] = {16, 20, 64, 128};
+
+/// How the products with the rows are done.
+struct Variant {
+  Elem type;
+  std::string isa;
+  std::string unit;
+  DotUnit products = DotUnit::kFma;  // of bf16 rows
+  bool int8_dot = true;              // of int8 rows
+};
+
+void Choose(const Variant& v) {
+  ForceIsaByName(v.isa);
+  SetLatentUnit(v.products);
+  UseInt8DotUnit(v.int8_dot);
+}
+
+std::vector<Variant> Variants(const std::string& isa) {
+  std::vector<Variant> variants;
+  for (const DotUnit unit : {DotUnit::kFma, DotUnit::kBf16Dot, DotUnit::kAmxBf16}) {
+    if (DotUnitFitsIsa(unit, isa) && TryDotUnit(unit).empty()) {
+      variants.push_back(
+          {.type = Elem::kBf16, .isa = isa, .unit = DotUnitName(unit), .products = unit});
+    }
+  }
+  for (const bool dot : {false, true}) {
+    UseInt8DotUnit(dot);
+    const std::string family = Int8LatentFamily();
+    if (dot && family == variants.back().unit) continue;
+    variants.push_back({.type = Elem::kInt8, .isa = isa, .unit = family, .int8_dot = dot});
+  }
+  return variants;
+}
+
+// The largest of kTokens; rows repeat a pool of values, which the kernels cannot know.
+const KvCache& CacheOf(Elem type) {
+  static std::unique_ptr<KvCache> caches[2];
+  std::unique_ptr<KvCache>& cache = caches[type == Elem::kInt8 ? 1 : 0];
+  if (cache != nullptr) return *cache;
+  const MlaGeometry geometry{.heads = 1, .nope = 1, .rope = kRope, .v_dim = 1, .kv_rank = kRank};
+  const int64_t tokens = *std::max_element(std::begin(kTokens), std::end(kTokens));
+  cache = std::make_unique<KvCache>(geometry, 1, CacheLayout::kLatent, type, tokens);
+  cache->Extend(tokens);
+  constexpr int64_t kPool = 4096;
+  const FloatBuffer pool = RandomFloats(kPool + kRank + kRope, 1, 1);
+  for (int64_t p = 0; p < tokens; ++p) {
+    cache->StoreLatent(FastKernels(), 0, p, pool.data() + p * 31 % kPool);
+  }
+  return *cache;
+}
+
+void RunStep(const KvCache& cache, const LatentTask& task, int64_t tokens) {
+  LatentBegin(task);
+  for (int64_t p = 0; p < tokens; p += kLatentTileRows) {
+    LatentTileRows tile;
+    tile.data = cache.LatentRow(0, p);
+    tile.count = kLatentTileRows;
+    tile.visible = tokens - p;
+    if (p + kLatentTileRows < tokens) {
+      tile.next = cache.LatentRow(0, p + kLatentTileRows);
+      tile.next_count = kLatentTileRows;
+    }
+    LatentTile(task, tile);
+  }
+  LatentFinish(task);
+}
+
+void BenchLatent(benchmark::State& state, const Variant& variant, int64_t heads, int64_t tokens) {
+  Choose(variant);
+  const KvCache& cache = CacheOf(variant.type);
+  // Scores with a standard deviation of 1.
+  constexpr double kScale = 1 / 24.0;
+  static_assert(kRank + kRope == 24 * 24);
+  const FloatBuffer q = RandomFloats(heads * (kRank + kRope), kScale, 2);
+  LatentTask task;
+  task.q = q.data();
+  task.q_row_stride = heads * (kRank + kRope);
+  task.q_head_stride = kRank + kRope;
+  task.rows = 1;
+  task.heads = heads;
+  task.format = cache.latent_format();
+  const FloatBuffer scratch(LatentScratchFloats(task.format, 1, heads));
+  const FloatBuffer out(heads * kRank), lse(heads);
+  task.scratch = scratch.data();
+  task.out = out.data();
+  task.out_row_stride = heads * kRank;
+  task.out_head_stride = kRank;
+  task.lse = lse.data();
+  task.lse_row_stride = heads;
+  for (auto _ : state) {
+    RunStep(cache, task, tokens);
+    benchmark::DoNotOptimize(out.data());
+    benchmark::ClobberMemory();
+  }
+  const auto pairs = static_cast<double>(heads * tokens);
+  SetRates(state, pairs * 2 * (2 * kRank + kRope),
+           static_cast<double>(tokens * task.format.row_bytes));
+}
+
+}  // namespace
+
+void RegisterLatentBench(const std::string& isa) {
+  for (const Variant& variant : Variants(isa)) {
+    for (const int64_t heads : kHeads) {
+      for (const int64_t tokens : kTokens) {
+        const std::string name =
+            std::string("latent/") + ElemName(variant.type) + "/heads:" + std::to_string(heads) +
+            "/tokens:" + std::to_string(tokens) + "/" + variant.unit + "/" + isa;
+        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+          BenchLatent(state, variant, heads, tokens);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace mla
