@@ -30,9 +30,9 @@ inline constexpr int64_t kMaxLanes = HWY_MAX_BYTES / sizeof(float);
 // Pieces that stay in the L1 cache: columns of the scores, vectors of columns of the output.
 inline constexpr int64_t kScorePieceColumns = 128;
 inline constexpr int64_t kScoreStride = kScorePieceColumns / 2;
-inline constexpr int64_t kScorePieceWords = kLatentTileRows * kScoreStride;
+inline constexpr int64_t kScorePieceWords = kLatentRunRows * kScoreStride;
 inline constexpr int64_t kInt8Panels = 8;
-inline constexpr int64_t kPanelWords = kLatentTileRows / 2 * kMaxLanes;
+inline constexpr int64_t kPanelWords = kLatentRunRows / 2 * kMaxLanes;
 inline constexpr int64_t kOutputPieceWords = kInt8Panels * kPanelWords;
 inline constexpr int64_t kRopePieceColumns = kScoreStride;
 
@@ -114,7 +114,7 @@ HWY_INLINE void WidenColumns(const int8_t* data, int64_t row_bytes, int64_t rows
 }
 
 // Two rows, element by element, in `panels` (an even number of) vectors of columns: piece
-// [panels][kPanelWords: kLatentTileRows / 2][lanes]. Rows and columns beyond the given are 0; see
+// [panels][kPanelWords: kLatentRunRows / 2][lanes]. Rows and columns beyond the given are 0; see
 // InterleavedColumn for the order of columns.
 HWY_INLINE void InterleaveRows(const int8_t* data, int64_t row_bytes, int64_t rows, int64_t width,
                                int64_t column, int64_t panels, int32_t* HWY_RESTRICT piece) {

@@ -59,23 +59,23 @@ struct Layout {
       return at;
     };
     q = take(all * width * lanes);
-    scores = take(all * kLatentTileRows * lanes);
+    scores = take(all * kLatentRunRows * lanes);
     max = take(all * lanes);
     sum = take(all * lanes);
     shrink = take(all * lanes);
     acc = take(task.rows * task.heads * rank);
     piece = take(kPieceFloats);
-    partial = take(dot_rest ? task.rows * RoundUp(rest, 4) * kLatentTileRows * lanes : 0);
+    partial = take(dot_rest ? task.rows * RoundUp(rest, 4) * kLatentRunRows * lanes : 0);
   }
 
   float* Q(int64_t row, int64_t group) const { return q + (row * groups + group) * width * lanes; }
   float* Scores(int64_t row, int64_t group) const {
-    return scores + (row * groups + group) * kLatentTileRows * lanes;
+    return scores + (row * groups + group) * kLatentRunRows * lanes;
   }
   // Partial sums of the remaining heads of one row: [heads rounded up to
-  // 4][kLatentTileRows][lanes].
+  // 4][kLatentRunRows][lanes].
   float* Partial(int64_t row) const {
-    return partial + row * RoundUp(rest, 4) * kLatentTileRows * lanes;
+    return partial + row * RoundUp(rest, 4) * kLatentRunRows * lanes;
   }
 
   int64_t lanes;
@@ -84,7 +84,7 @@ struct Layout {
   int64_t groups;       // per query row
   bool dot_rest;        // the heads beyond have lanes along the row instead
   float* q;             // [rows, groups, width, lanes]; with dot_rest the last [rest, width]
-  float* scores;        // [rows, groups, kLatentTileRows, lanes]
+  float* scores;        // [rows, groups, kLatentRunRows, lanes]
   float *max, *sum;     // [rows, groups, lanes], max in log2 units
   float* shrink;        // [rows, groups, lanes]
   float* acc;           // [rows, heads, rank]
@@ -189,7 +189,7 @@ HWY_INLINE void ScoreGroups(const Layout& l, int64_t query, int64_t group, const
   ForEachRowBlock<TR>(rows, [&](auto count, int64_t i) {
     const auto run = [&](auto feed) {
       ScoreTile<count(), G>(widened + i * l.lanes, piece.panels, q, l.width * l.lanes,
-                            s + i * l.lanes, kLatentTileRows * l.lanes, piece.packed == 0,
+                            s + i * l.lanes, kLatentRunRows * l.lanes, piece.packed == 0,
                             prefetcher, feed);
       feed.Drain();
     };
@@ -210,7 +210,7 @@ HWY_INLINE void ScoreRest(const Layout& l, int64_t query, const Piece& piece, co
   const bool last = piece.packed + piece.panels * l.lanes == l.width;
   for (int64_t head = 0; head < l.rest; head += kHeads) {
     const float* q = l.Q(query, l.full) + head * l.width + piece.packed;
-    float* partial = l.Partial(query) + head * kLatentTileRows * l.lanes;
+    float* partial = l.Partial(query) + head * kLatentRunRows * l.lanes;
     ForEachRowBlock<4>(rows, [&](auto count, int64_t row) {
       constexpr int kCount = count();
       VF acc[kHeads][kCount];
@@ -218,7 +218,7 @@ HWY_INLINE void ScoreRest(const Layout& l, int64_t query, const Piece& piece, co
         for (int i = 0; i < kCount; ++i) {
           acc[h][i] = piece.packed == 0
                           ? hn::Zero(d)
-                          : hn::LoadU(d, partial + (h * kLatentTileRows + row + i) * l.lanes);
+                          : hn::LoadU(d, partial + (h * kLatentRunRows + row + i) * l.lanes);
         }
       }
       for (int64_t panel = 0; panel < piece.panels; ++panel) {
@@ -239,7 +239,7 @@ HWY_INLINE void ScoreRest(const Layout& l, int64_t query, const Piece& piece, co
           continue;
         }
         for (int h = 0; h < kHeads; ++h) {
-          hn::StoreU(acc[h][i], d, partial + (h * kLatentTileRows + row + i) * l.lanes);
+          hn::StoreU(acc[h][i], d, partial + (h * kLatentRunRows + row + i) * l.lanes);
         }
       }
     });
@@ -292,7 +292,7 @@ void Scores(const LatentTask& task, const Layout& l, const LatentTileRows& tile,
   Prefetcher prefetcher(tile.next, tile.next_count * f.row_bytes, calls);
   const auto no_feeds = [](int64_t) { return NoFeed(); };
   const bool may_feed =
-      kOneGroupRows == 16 && Seen(tile, 0) == kLatentTileRows && (l.full > 0 || !l.dot_rest);
+      kOneGroupRows == 16 && Seen(tile, 0) == kLatentRunRows && (l.full > 0 || !l.dot_rest);
   Piece piece = PieceAt(task, l, tile, 0);
   float* now = l.piece;
   float* later = l.piece + kPieceFloats / 2;
@@ -308,7 +308,7 @@ void Scores(const LatentTask& task, const Layout& l, const LatentTileRows& tile,
         ScorePiece(task, l, tile, piece, now, prefetcher, [&](int64_t row) {
           // Half a tile from the rows in use, so that no load shares the low 12 bits of its address
           // with a store under way.
-          const int64_t to = (row + kLatentTileRows / 2) % kLatentTileRows;
+          const int64_t to = (row + kLatentRunRows / 2) % kLatentRunRows;
           return Feed<T>(next.data + to * f.row_bytes, f.row_bytes, block, next.column,
                          next.panels / 2, later + to * l.lanes);
         });
@@ -398,7 +398,7 @@ HWY_INLINE void OutputTile(const Layout& l, const OutputBlock& b, const From& fr
   // Heads of one block belong to several groups where vectors are short.
   const float* weight[MR];
   for (int i = 0; i < MR; ++i) {
-    weight[i] = p + i + (b.head % lanes + i) / lanes * (kLatentTileRows * lanes - lanes);
+    weight[i] = p + i + (b.head % lanes + i) / lanes * (kLatentRunRows * lanes - lanes);
   }
   for (int64_t row = 0; row < b.rows; ++row) {
     VF v[NV];
@@ -530,11 +530,16 @@ void LatentBegin(const LatentTask& task) noexcept {
   HWY_DYNAMIC_DISPATCH(Begin)(task);
 }
 void LatentTile(const LatentTask& task, const LatentTileRows& tile) noexcept {
-  if (task.format.type == Elem::kInt8) return LatentInt8Tile(task, tile);
   if (const auto* products = LatentProducts(task.format)) {
     return LatentBf16Tile(task, tile, *products);
   }
-  HWY_DYNAMIC_DISPATCH(Tile)(task, tile);
+  ForEachLatentRun(task.format, tile, [&](const LatentTileRows& run) {
+    if (task.format.type == Elem::kInt8) {
+      LatentInt8Tile(task, run);
+    } else {
+      HWY_DYNAMIC_DISPATCH(Tile)(task, run);
+    }
+  });
 }
 void LatentFinish(const LatentTask& task) noexcept {
   if (task.format.type == Elem::kInt8) return LatentInt8Finish(task);

@@ -6,12 +6,17 @@
 #ifndef MLA_KERNELS_LATENT_H_
 #define MLA_KERNELS_LATENT_H_
 
+#include <algorithm>
+
 #include "kernels/elem.h"
 
 namespace mla {
 
-/// Most latent rows of one tile.
-inline constexpr int64_t kLatentTileRows = 64;
+/// Most latent rows of one tile: what the families with matrix units fold in at once, so that their
+/// sums are loaded and stored seldom. It stays in the L2 cache.
+inline constexpr int64_t kLatentTileRows = 256;
+/// What the others fold in at once: it stays in the L1 cache, in fp32.
+inline constexpr int64_t kLatentRunRows = 64;
 
 /// How a cached row lies in memory: c_kv [rank], then k_rope [rope]. With Elem::kInt8 as in
 /// kernels/latent_int8.h; rope_type is fp16 then.
@@ -53,6 +58,25 @@ struct LatentTileRows {
   const void* next = nullptr;
   int64_t next_count = 0;
 };
+
+/// Calls fn(run) for the tile's runs of kLatentRunRows rows, in order.
+template <typename Fn>
+void ForEachLatentRun(const LatentFormat& format, const LatentTileRows& tile, Fn fn) {
+  const auto* data = static_cast<const char*>(tile.data);
+  for (int64_t first = 0; first < tile.count; first += kLatentRunRows) {
+    const int64_t next = first + kLatentRunRows;
+    LatentTileRows run = tile;
+    run.data = data + first * format.row_bytes;
+    run.count = std::min(tile.count - first, kLatentRunRows);
+    run.visible = tile.visible - first;
+    if (next < tile.count) {
+      run.next = data + next * format.row_bytes;
+      run.next_count = tile.count - next;
+    }
+    run.next_count = std::min(run.next_count, kLatentRunRows);
+    fn(run);
+  }
+}
 
 int64_t LatentScratchFloats(const LatentFormat& format, int64_t rows, int64_t heads) noexcept;
 

@@ -54,7 +54,7 @@ struct Int8Layout {
         groups(full + (rest > 0 ? 1 : 0)),
         dot_rest(rest > 0 && (rest + 3) / 4 * 4 < lanes) {
     const int64_t all = task.rows * groups;
-    const int64_t tile = all * kLatentTileRows * lanes;
+    const int64_t tile = all * kLatentRunRows * lanes;
     const auto ints = [](float* p) { return reinterpret_cast<int32_t*>(p); };
     float* next = task.scratch;
     const auto take = [&](int64_t n) {
@@ -73,21 +73,21 @@ struct Int8Layout {
     scores = take(tile);
     acc = take(task.rows * heads * columns);
     piece = ints(take(std::max(kScorePieceWords, kOutputPieceWords) + kMaxLanes));
-    row_scale = take(kLatentTileRows);
-    partial = ints(take(dot_rest ? task.rows * (rest + 3) / 4 * 4 * kLatentTileRows * lanes : 0));
+    row_scale = take(kLatentRunRows);
+    partial = ints(take(dot_rest ? task.rows * (rest + 3) / 4 * 4 * kLatentRunRows * lanes : 0));
     floats = next - task.scratch;
   }
 
   int64_t Group(int64_t query, int64_t group) const { return query * groups + group; }
   int32_t* Q(int64_t query, int64_t group) const { return q + Group(query, group) * words * lanes; }
   int32_t* Sums(int64_t query, int64_t group) const {
-    return sums + Group(query, group) * kLatentTileRows * lanes;
+    return sums + Group(query, group) * kLatentRunRows * lanes;
   }
   float* Scores(int64_t query, int64_t group) const {
-    return scores + Group(query, group) * kLatentTileRows * lanes;
+    return scores + Group(query, group) * kLatentRunRows * lanes;
   }
   int32_t* Partial(int64_t query, int64_t head) const {
-    return partial + (query * ((rest + 3) / 4 * 4) + head) * kLatentTileRows * lanes;
+    return partial + (query * ((rest + 3) / 4 * 4) + head) * kLatentRunRows * lanes;
   }
 
   int64_t lanes, columns, words, rope, heads;
@@ -96,12 +96,12 @@ struct Int8Layout {
   int32_t* q;                  // [rows, groups, words, lanes]; with dot_rest the last [rest, words]
   float* q_rope;               // [rows, groups, rope, lanes], log2 units
   float *q_scale, *max, *sum, *shrink, *factor;  // [rows, groups, lanes]
-  int32_t* sums;  // [rows, groups, kLatentTileRows, lanes]; then weights, pairs of rows
-  float* scores;  // [rows, groups, kLatentTileRows, lanes]
+  int32_t* sums;  // [rows, groups, kLatentRunRows, lanes]; then weights, pairs of rows
+  float* scores;  // [rows, groups, kLatentRunRows, lanes]
   float* acc;     // [rows, heads, columns]
   int32_t* piece;
-  float* row_scale;  // [kLatentTileRows]
-  int32_t* partial;  // [rows, rest, kLatentTileRows, lanes]
+  float* row_scale;  // [kLatentRunRows]
+  int32_t* partial;  // [rows, rest, kLatentRunRows, lanes]
   int64_t floats;
 };
 
@@ -198,7 +198,7 @@ HWY_INLINE void SumGroups(const Int8Layout& l, int64_t query, int64_t group, int
   int32_t* sums = l.Sums(query, group);
   ForEachRowBlock<TR>(rows, [&](auto count, int64_t i) {
     SumTile<kUnit, count(), G>(l.piece + i * kScoreStride, words, q, l.words * l.lanes,
-                               sums + i * l.lanes, kLatentTileRows * l.lanes, first == 0,
+                               sums + i * l.lanes, kLatentRunRows * l.lanes, first == 0,
                                prefetcher);
   });
 }

@@ -32,7 +32,7 @@ constexpr int64_t Int8QueryMax(int64_t rank) noexcept {
 }
 /// Largest magnitude of a quantised weight; a tile's products add up in 32 bits as well.
 inline constexpr int64_t kInt8WeightMax = 32767;
-static_assert(kInt8WeightMax * 127 * kLatentTileRows < 0x7fffffff);
+static_assert(kInt8WeightMax * 127 * kLatentRunRows < 0x7fffffff);
 
 /// What Latent{Begin,Tile,Finish} and LatentScratchFloats do for Elem::kInt8.
 int64_t LatentInt8ScratchFloats(const LatentFormat& format, int64_t rows, int64_t heads) noexcept;

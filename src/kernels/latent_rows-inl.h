@@ -29,7 +29,7 @@ inline constexpr int64_t kPieceColumns = 64;
 inline constexpr int64_t kOutputPanels = 6;
 // Rows between the panels of a piece: one more than a tile has, so that equal rows of two panels do
 // not share the low 12 bits of their address.
-inline constexpr int64_t kPanelRows = kLatentTileRows + 1;
+inline constexpr int64_t kPanelRows = kLatentRunRows + 1;
 // Two pieces of the scores, or one of the output. Vectors may have one lane only.
 inline constexpr int64_t kPieceFloats =
     kPanelRows * std::max<int64_t>(2 * kPieceColumns, kOutputPanels*(HWY_MAX_BYTES / 4));

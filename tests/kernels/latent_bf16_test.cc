@@ -286,10 +286,11 @@ TEST(LatentAmxModel, HeadsBeyondSixteenAreNotPadded) {
     c.Run(table);
     return TileModel::Here().product_rows;
   };
-  // Scores: 64 rows by 16 steps for each panel; output: 2 steps by 32 blocks for each head.
-  EXPECT_EQ(cost(16), 2 * 64 * 16 + 16 * 64);
-  EXPECT_EQ(cost(20), 3 * 64 * 16 + 20 * 64);
-  EXPECT_EQ(cost(32), 4 * 64 * 16 + 32 * 64);
+  // Scores: 64 rows by 16 steps of c_kv and 4 of k_rope for each part; output: 2 steps by 32 blocks
+  // for each head.
+  EXPECT_EQ(cost(16), 2 * 64 * 20 + 16 * 64);
+  EXPECT_EQ(cost(20), 3 * 64 * 20 + 20 * 64);
+  EXPECT_EQ(cost(32), 4 * 64 * 20 + 32 * 64);
 }
 
 TEST(LatentUnit, OnlyUnitsFor16BitLatents) {

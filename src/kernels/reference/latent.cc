@@ -18,18 +18,7 @@ struct State {
   float* acc;        // [rows, heads, rank]
 };
 
-}  // namespace
-
-void LatentBegin(const LatentTask& task) noexcept {
-  const State s(task);
-  const int64_t pairs = task.rows * task.heads;
-  std::fill(s.max, s.max + pairs, -std::numeric_limits<float>::infinity());
-  std::fill(s.sum, s.sum + pairs, 0.0f);
-  std::fill(s.acc, s.acc + pairs * task.format.rank, 0.0f);
-}
-
-void LatentTile(const LatentTask& task, const LatentTileRows& tile) noexcept {
-  if (task.format.type == Elem::kInt8) return reference::LatentInt8Tile(task, tile);
+void FoldRun(const LatentTask& task, const LatentTileRows& tile) {
   const State s(task);
   const LatentFormat& f = task.format;
   for (int64_t row = 0; row < task.rows; ++row) {
@@ -52,6 +41,22 @@ void LatentTile(const LatentTask& task, const LatentTileRows& tile) noexcept {
     args.acc_stride = f.rank;
     if (args.t > 0) reference::AttendTile(args);
   }
+}
+
+}  // namespace
+
+void LatentBegin(const LatentTask& task) noexcept {
+  const State s(task);
+  const int64_t pairs = task.rows * task.heads;
+  std::fill(s.max, s.max + pairs, -std::numeric_limits<float>::infinity());
+  std::fill(s.sum, s.sum + pairs, 0.0f);
+  std::fill(s.acc, s.acc + pairs * task.format.rank, 0.0f);
+}
+
+void LatentTile(const LatentTask& task, const LatentTileRows& tile) noexcept {
+  if (task.format.type == Elem::kInt8) return reference::LatentInt8Tile(task, tile);
+  static_assert(kLatentRunRows <= kAttendTileRows);
+  ForEachLatentRun(task.format, tile, [&](const LatentTileRows& run) { FoldRun(task, run); });
 }
 
 void LatentFinish(const LatentTask& task) noexcept {

@@ -9,9 +9,9 @@
 
 namespace mla {
 
-/// Tiles: 0 to 3 sums, 4 and 5 first operands, 6 and 7 second ones; all are 16 rows of 64 bytes,
-/// unless `rest` heads are beyond whole groups: then 2, 3 (sums) and 5 (weights) have `rest` rows
-/// for these, so that they cost what they are. One configuration serves a whole task.
+/// Tiles: 0 to 3 sums, 4 and 5 first operands, 6 and 7 second ones (the scores take them the other
+/// way round); all are 16 rows of 64 bytes, unless `rest` heads are beyond whole groups: then 2, 3
+/// (sums) and 5 (weights) have `rest` rows for these, so that they cost what they are.
 inline TileConfig LatentTileConfig(int64_t rest) {
   TileConfig config;
   config.palette = 1;
@@ -33,159 +33,102 @@ class LatentAmx {
 
  private:
   static constexpr int64_t kRowBytes = 64;
-  static constexpr int64_t kTileFloats = 256;  // of a tile of 16 rows
 
   static void Begin(int64_t rest) { Ops::LoadConfig(LatentTileConfig(rest)); }
 
-  // Cached rows of one block and step as first operand.
-  template <int T>
+  // Cached rows of block B as first operand.
+  template <int R>
   static void LoadRows(const Bf16Scores& w, int64_t block, int64_t step) {
-    if (step < w.whole) {
-      Ops::template Load<T>(w.block[block] + step * kRowBytes, w.row_bytes[block]);
-    } else {
-      Ops::template Load<T>(w.tail + block * kBf16Block * kRowBytes, kRowBytes);
-    }
+    int64_t stride;
+    const char* rows = w.Rows(block, step, stride);
+    Ops::template Load<R>(rows, stride);
+    w.prefetch->Next(w.prefetch->lines);
   }
 
-  template <int T>
-  static void StoreScores(const Bf16Scores& w, int64_t panel, int64_t block) {
-    Ops::template Store<T>(w.scores + (panel * kLatentTileRows + block * kBf16Block) * kBf16Lanes,
-                           kRowBytes);
+  // One step of blocks B and, if there are two, B + 1. Their sums are in tiles of the same numbers,
+  // the parts of the query in tiles 4 and 5; `kFirst` loads these, as late as it can.
+  template <int B, bool kPair, bool kTwo, bool kFirst>
+  static void ScoreStep(const Bf16Scores& w, int64_t step) {
+    const float* q = w.q + step * w.part_stride * kBf16TileFloats;
+    LoadRows<6>(w, B, step);
+    if constexpr (kFirst) Ops::template Load<4>(q, kRowBytes);
+    Ops::template Dot<B, 6, 4>();
+    if constexpr (kPair) LoadRows<7>(w, B + 1, step);
+    if constexpr (kPair) Ops::template Dot<B + 1, 7, 4>();
+    if constexpr (kTwo && kFirst) Ops::template Load<5>(q + kBf16TileFloats, kRowBytes);
+    if constexpr (kTwo) Ops::template Dot<B, 6, 5>();
+    if constexpr (kTwo && kPair) Ops::template Dot<B + 1, 7, 5>();
   }
 
-  static const float* Q(const Bf16Scores& w, int64_t panel, int64_t step) {
-    return w.q + (panel * w.steps + step) * kTileFloats;
+  template <int B>
+  static void FinishBlock(const Bf16Scores& w) {
+    Ops::template Store<B>(w.scores + B * kBf16Block * kBf16Lanes, kRowBytes);
   }
 
-  // Two blocks of rows by two panels: four chains hide the latency of a product.
-  static void ScoreQuad(const Bf16Scores& w, int64_t panel, int64_t block) {
+  template <int kBlocks, bool kTwo>
+  static void ScoreBlocks(const Bf16Scores& w) {
     Ops::template Zero<0>();
-    Ops::template Zero<1>();
-    Ops::template Zero<2>();
-    Ops::template Zero<3>();
+    if constexpr (kBlocks > 1) Ops::template Zero<1>();
+    if constexpr (kBlocks > 2) Ops::template Zero<2>();
+    if constexpr (kBlocks > 3) Ops::template Zero<3>();
     for (int64_t step = 0; step < w.steps; ++step) {
-      w.prefetch->Next();
-      LoadRows<4>(w, block, step);
-      Ops::template Load<6>(Q(w, panel, step), kRowBytes);
-      Ops::template Dot<0, 4, 6>();
-      Ops::template Load<7>(Q(w, panel + 1, step), kRowBytes);
-      Ops::template Dot<1, 4, 7>();
-      LoadRows<5>(w, block + 1, step);
-      Ops::template Dot<2, 5, 6>();
-      Ops::template Dot<3, 5, 7>();
+      ScoreStep<0, (kBlocks > 1), kTwo, true>(w, step);
+      if constexpr (kBlocks > 2) ScoreStep<2, (kBlocks > 3), kTwo, false>(w, step);
     }
-    StoreScores<0>(w, panel, block);
-    StoreScores<1>(w, panel + 1, block);
-    StoreScores<2>(w, panel, block + 1);
-    StoreScores<3>(w, panel + 1, block + 1);
+    FinishBlock<0>(w);
+    if constexpr (kBlocks > 1) FinishBlock<1>(w);
+    if constexpr (kBlocks > 2) FinishBlock<2>(w);
+    if constexpr (kBlocks > 3) FinishBlock<3>(w);
   }
 
-  // One block by two panels, on the tiles that are whole in every configuration.
-  static void ScorePair(const Bf16Scores& w, int64_t panel, int64_t block) {
-    Ops::template Zero<0>();
-    Ops::template Zero<1>();
-    for (int64_t step = 0; step < w.steps; ++step) {
-      w.prefetch->Next();
-      LoadRows<4>(w, block, step);
-      Ops::template Load<6>(Q(w, panel, step), kRowBytes);
-      Ops::template Dot<0, 4, 6>();
-      Ops::template Load<7>(Q(w, panel + 1, step), kRowBytes);
-      Ops::template Dot<1, 4, 7>();
+  template <bool kTwo>
+  static void ScoresOf(const Bf16Scores& w) {
+    switch (w.blocks) {
+      case 1:
+        return ScoreBlocks<1, kTwo>(w);
+      case 2:
+        return ScoreBlocks<2, kTwo>(w);
+      case 3:
+        return ScoreBlocks<3, kTwo>(w);
+      default:
+        return ScoreBlocks<4, kTwo>(w);
     }
-    StoreScores<0>(w, panel, block);
-    StoreScores<1>(w, panel + 1, block);
-  }
-
-  // One or two blocks by one panel, likewise.
-  static void ScoreSingle(const Bf16Scores& w, int64_t panel, int64_t block, bool two) {
-    Ops::template Zero<0>();
-    Ops::template Zero<1>();
-    for (int64_t step = 0; step < w.steps; ++step) {
-      w.prefetch->Next();
-      Ops::template Load<6>(Q(w, panel, step), kRowBytes);
-      LoadRows<4>(w, block, step);
-      Ops::template Dot<0, 4, 6>();
-      if (!two) continue;
-      LoadRows<4>(w, block + 1, step);
-      Ops::template Dot<1, 4, 6>();
-    }
-    StoreScores<0>(w, panel, block);
-    if (two) StoreScores<1>(w, panel, block + 1);
   }
 
   static void Scores(const Bf16Scores& w) {
-    for (int64_t block = 0; block < w.blocks; block += 2) {
-      const bool two = block + 1 < w.blocks;
-      int64_t panel = 0;
-      for (; panel + 2 <= w.panels; panel += 2) {
-        if (two && !w.rest) {
-          ScoreQuad(w, panel, block);
-          continue;
-        }
-        ScorePair(w, panel, block);
-        if (two) ScorePair(w, panel, block + 1);
-      }
-      if (panel < w.panels) ScoreSingle(w, panel, block, two);
+    if (w.parts == 2) {
+      ScoresOf<true>(w);
+    } else {
+      ScoresOf<false>(w);
     }
   }
 
-  static const char* P(const Bf16Output& w, int64_t step) {
-    return reinterpret_cast<const char*>(w.p) + step * kRowBytes;
-  }
-  static const float* Piece(const Bf16Output& w, int64_t step, int64_t column) {
-    return w.piece + (step * kBf16PieceBlocks + column) * kTileFloats;
-  }
-
-  // Two blocks of columns, sums in tiles C and C + 1, weights in tile A.
+  // Sums in tiles C and C + 1, weights in tile A.
   template <int C, int A>
-  static void OutputTwo(const Bf16Output& w, int64_t column) {
-    float* acc = w.acc + column * w.heads * kBf16Lanes;
-    Ops::template Load<C>(acc, kRowBytes);
-    Ops::template Load<C + 1>(acc + w.heads * kBf16Lanes, kRowBytes);
-    for (int64_t step = 0; step * kBf16Depth < w.rows; ++step) {
-      Ops::template Load<A>(P(w, step), 2 * kLatentTileRows);
-      Ops::template Load<6>(Piece(w, step, column), kRowBytes);
+  static void OutputPiece(const Bf16Output& w) {
+    Ops::template Load<C>(w.acc, kRowBytes);
+    Ops::template Load<C + 1>(w.acc + w.heads * kBf16Lanes, kRowBytes);
+    const auto* p = reinterpret_cast<const char*>(w.p);
+    const float* piece = w.piece;
+    for (int64_t row = 0; row < w.rows; row += kBf16Depth) {
+      Ops::template Load<A>(p, 2 * kLatentTileRows);
+      Ops::template Load<6>(piece, kRowBytes);
       Ops::template Dot<C, A, 6>();
-      Ops::template Load<7>(Piece(w, step, column + 1), kRowBytes);
+      Ops::template Load<7>(piece + kBf16TileFloats, kRowBytes);
       Ops::template Dot<C + 1, A, 7>();
+      p += kRowBytes;
+      piece += kBf16PieceBlocks * kBf16TileFloats;
     }
-    Ops::template Store<C>(acc, kRowBytes);
-    Ops::template Store<C + 1>(acc + w.heads * kBf16Lanes, kRowBytes);
-  }
-
-  static void OutputFour(const Bf16Output& w) {
-    Ops::template Load<0>(w.acc, kRowBytes);
-    Ops::template Load<1>(w.acc + kTileFloats, kRowBytes);
-    Ops::template Load<2>(w.acc + 2 * kTileFloats, kRowBytes);
-    Ops::template Load<3>(w.acc + 3 * kTileFloats, kRowBytes);
-    for (int64_t step = 0; step * kBf16Depth < w.rows; ++step) {
-      Ops::template Load<4>(P(w, step), 2 * kLatentTileRows);
-      Ops::template Load<6>(Piece(w, step, 0), kRowBytes);
-      Ops::template Dot<0, 4, 6>();
-      Ops::template Load<7>(Piece(w, step, 1), kRowBytes);
-      Ops::template Dot<1, 4, 7>();
-      Ops::template Load<6>(Piece(w, step, 2), kRowBytes);
-      Ops::template Dot<2, 4, 6>();
-      Ops::template Load<7>(Piece(w, step, 3), kRowBytes);
-      Ops::template Dot<3, 4, 7>();
-    }
-    Ops::template Store<0>(w.acc, kRowBytes);
-    Ops::template Store<1>(w.acc + kTileFloats, kRowBytes);
-    Ops::template Store<2>(w.acc + 2 * kTileFloats, kRowBytes);
-    Ops::template Store<3>(w.acc + 3 * kTileFloats, kRowBytes);
+    Ops::template Store<C>(w.acc, kRowBytes);
+    Ops::template Store<C + 1>(w.acc + w.heads * kBf16Lanes, kRowBytes);
   }
 
   static void Output(const Bf16Output& w) {
-    if (!w.rest && w.columns == kBf16PieceBlocks) {
-      OutputFour(w);
-      return;
-    }
-    for (int64_t column = 0; column < w.columns; column += 2) {
-      if (w.heads == kBf16Lanes) {
-        OutputTwo<0, 4>(w, column);
-      } else {
-        OutputTwo<2, 5>(w, column);
-      }
+    static_assert(kBf16PieceBlocks == 2);
+    if (w.heads == kBf16Lanes) {
+      OutputPiece<0, 4>(w);
+    } else {
+      OutputPiece<2, 5>(w);
     }
   }
 };

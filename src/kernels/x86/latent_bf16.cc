@@ -1,5 +1,5 @@
-// The shared part of the bf16 families: packing, the k_rope part of the scores, the softmax. One
-// tile runs scores (products), softmax, and per piece of columns interleaving and output
+// The shared part of the bf16 families: packing, the softmax, interleaving. One tile runs scores
+// (products) for runs of 64 rows, softmax, and per piece of columns interleaving and output
 // (products).
 #include "kernels/x86/latent_bf16.h"
 
@@ -19,9 +19,10 @@ namespace mla {
 namespace {
 
 using latent_bf16::kNone;
+using latent_bf16::MaxScores;
+using latent_bf16::RoundToBf16;
 using latent_bf16::Softmax;
-
-constexpr int64_t kPieceColumns = kBf16PieceBlocks * kBf16Lanes;
+using latent_bf16::Transpose;
 
 Bf16Layout LayoutOf(const LatentTask& task) {
   return Bf16Layout(task.format, task.rows, task.heads, task.scratch);
@@ -34,20 +35,89 @@ int64_t Seen(const LatentTileRows& tile, int64_t query) {
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// x = high + low but for 2^-18 of it: round to nearest even, then what is left of it rounded alike.
-void Split(float x, uint16_t& high, uint16_t& low) {
-  high = FloatToBf16(x);
-  low = 0;
-  if (!std::isfinite(x)) return;
-  // Rounded up to infinity: cut off instead.
-  if (!std::isfinite(Bf16ToFloat(high))) high = static_cast<uint16_t>(high - 1);
-  low = FloatToBf16(x - Bf16ToFloat(high));
+// x = high + low but for 2^-17 of it, as fp32: the nearest bf16, then what is left of it rounded
+// alike. What is rounded up to infinity is cut off instead; low is 0 if x is not finite.
+MLA_ZMM void Split(__m512 x, __m512i& high, __m512i& low) {
+  constexpr int kNotFinite = 0x99;
+  const __mmask16 finite = static_cast<__mmask16>(~_mm512_fpclass_ps_mask(x, kNotFinite));
+  const __m512i cut = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-0x10000));
+  high = RoundToBf16(x);
+  const __mmask16 over = _mm512_fpclass_ps_mask(_mm512_castsi512_ps(high), kNotFinite) & finite;
+  high = _mm512_mask_mov_epi32(high, over, cut);
+  low = RoundToBf16(_mm512_maskz_sub_ps(finite, x, _mm512_castsi512_ps(high)));
+}
+
+__mmask16 FirstLanes(int64_t count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffff : (1 << std::max<int64_t>(count, 0)) - 1);
+}
+
+// Pairs of bf16 in 32 bits, the first in the lower half.
+MLA_ZMM __m512i Pair(__m512i even, __m512i odd) {
+  return _mm512_or_si512(_mm512_srli_epi32(even, 16), odd);
+}
+
+// One step of a group's query, as both parts: pairs of columns for c_kv; for k_rope pairs of one
+// column with itself, which meet both parts of the key.
+struct QueryStep {
+  const Bf16Layout& l;
+  float* to;
+  bool shared;
+
+  MLA_ZMM void Put(int64_t pair, __m512i high, __m512i low) const {
+    if (shared) {
+      high = _mm512_inserti64x4(high, _mm512_castsi512_si256(low), 1);
+    } else {
+      _mm512_storeu_si512(to + (kBf16Pairs + pair) * kBf16Lanes, low);
+    }
+    _mm512_storeu_si512(to + pair * kBf16Lanes, high);
+  }
+};
+
+// Scores are in log2 units from here on.
+MLA_ZMM void PackQueries(const LatentTask& task, const Bf16Layout& l, int64_t row, int64_t group) {
+  const LatentFormat& f = task.format;
+  const float* from = task.q + row * task.q_row_stride + group * kBf16Lanes * task.q_head_stride;
+  const int64_t heads = l.Heads(group);
+  const __m512 unit = _mm512_set1_ps(kLog2E);
+  QueryStep step{l, l.Q(row, group), l.Shared(group)};
+  // 16 columns of all heads, lanes are heads.
+  const auto take = [&](int64_t column, int64_t end, __m512i(&columns)[16]) MLA_ZMM {
+    const __mmask16 mask = FirstLanes(end - column);
+    for (int64_t i = 0; i < 16; ++i) {
+      columns[i] =
+          i < heads
+              ? _mm512_castps_si512(_mm512_mul_ps(
+                    _mm512_maskz_loadu_ps(mask, from + i * task.q_head_stride + column), unit))
+              : _mm512_setzero_si512();
+    }
+    Transpose(columns);
+  };
+  const int64_t step_floats = l.Parts(group) * kBf16TileFloats;
+  for (int64_t column = 0; column < l.rank; column += 16) {
+    __m512i columns[16];
+    take(column, f.rank, columns);
+    for (int64_t i = 0; i < 16; i += 2) {
+      __m512i high[2], low[2];
+      for (int k = 0; k < 2; ++k) Split(_mm512_castsi512_ps(columns[i + k]), high[k], low[k]);
+      step.Put(column % kBf16Depth / 2 + i / 2, Pair(high[0], high[1]), Pair(low[0], low[1]));
+    }
+    if (column % kBf16Depth != 0) step.to += step_floats;
+  }
+  for (int64_t column = 0; column < f.rope; column += 16) {
+    __m512i columns[16];
+    take(f.rank + column, f.rank + f.rope, columns);
+    for (int64_t i = 0; i < 16; ++i) {
+      __m512i high, low;
+      Split(_mm512_castsi512_ps(columns[i]), high, low);
+      step.Put(i, Pair(high, high), Pair(low, low));
+    }
+    step.to += step_floats;
+  }
 }
 
 // The last block and the last columns as copies with zeros around, where they are not whole.
-void PadRows(const LatentTask& task, const Bf16Layout& l, const char* data, int64_t rows,
+void PadRows(const LatentFormat& f, const Bf16Layout& l, const char* data, int64_t rows,
              Bf16Scores& w) {
-  const LatentFormat& f = task.format;
   for (int64_t block = 0; block < w.blocks; ++block) {
     const int64_t first = block * kBf16Block;
     const int64_t count = std::min(rows - first, kBf16Block);
@@ -63,7 +133,7 @@ void PadRows(const LatentTask& task, const Bf16Layout& l, const char* data, int6
     w.block[block] = to;
     w.row_bytes[block] = 2 * l.rank;
   }
-  if (w.whole == w.steps) return;
+  if (w.tails == 0) return;
   char* to = reinterpret_cast<char*>(l.tail);
   std::memset(to, 0, static_cast<size_t>(w.blocks * kBf16Block * 2 * kBf16Depth));
   const int64_t column = w.whole * kBf16Depth;
@@ -73,37 +143,27 @@ void PadRows(const LatentTask& task, const Bf16Layout& l, const char* data, int6
   }
 }
 
-// k_rope in fp32, with rows of zeros up to whole blocks.
-MLA_ZMM void WidenRope(const LatentFormat& f, const Bf16Layout& l, const char* data, int64_t rows) {
+// k_rope as pairs of two bf16 parts, whose sum is the fp16 number exactly: 8 bits, then the
+// other 3. The second is 0 for what is not finite. Rows of zeros up to whole blocks.
+MLA_ZMM void SplitRope(const LatentFormat& f, const Bf16Layout& l, const char* data, int64_t rows) {
+  constexpr int kNotFinite = 0x99;
+  const int64_t width = l.rope_steps * kBf16Pairs;
+  const __mmask16 last = FirstLanes(f.rope - (width - 16));
   for (int64_t i = 0; i < rows; ++i) {
     const char* from = data + i * f.row_bytes + f.rope_offset;
-    float* to = l.rope_rows + i * l.rope;
-    for (int64_t x = 0; x < l.rope; x += 16) {
-      const auto mask = static_cast<__mmask16>(0xffffu >> std::max<int64_t>(0, 16 - (l.rope - x)));
-      const __m256i halves = _mm256_maskz_loadu_epi16(mask, from + 2 * x);
-      _mm512_mask_storeu_ps(to + x, mask, _mm512_maskz_cvtph_ps(mask, halves));
+    float* to = l.rope + i * width;
+    for (int64_t x = 0; x < width; x += 16) {
+      const __mmask16 mask = x + 16 == width ? last : 0xffff;
+      const __m512 whole = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from + 2 * x));
+      const __m512i high =
+          _mm512_and_si512(_mm512_castps_si512(whole), _mm512_set1_epi32(-0x10000));
+      const __mmask16 odd = _mm512_fpclass_ps_mask(whole, kNotFinite);
+      const __m512 low =
+          _mm512_maskz_sub_ps(static_cast<__mmask16>(~odd), whole, _mm512_castsi512_ps(high));
+      _mm512_storeu_si512(to + x, Pair(high, _mm512_castps_si512(low)));
     }
   }
-  std::fill(l.rope_rows + rows * l.rope, l.rope_rows + RoundUp(rows, kBf16Block) * l.rope, 0.0f);
-}
-
-// s = q_rope·k_rope for one group of heads: exact products of fp32, lanes are heads.
-MLA_ZMM void RopeScores(const Bf16Layout& l, int64_t group, int64_t rows) {
-  constexpr int kRows = 8;
-  float* s = l.s + group * Bf16Layout::kScoreFloats;
-  for (int64_t row = 0; row < rows; row += kRows) {
-    const float* k = l.rope_rows + row * l.rope;
-    const float* q = l.q_rope + group * l.rope * kBf16Lanes;
-    __m512 acc[kRows];
-    for (int i = 0; i < kRows; ++i) acc[i] = _mm512_setzero_ps();
-    for (int64_t x = 0; x < l.rope; ++x) {
-      const __m512 qv = _mm512_loadu_ps(q + x * kBf16Lanes);
-      for (int i = 0; i < kRows; ++i) {
-        acc[i] = _mm512_fmadd_ps(_mm512_set1_ps(k[i * l.rope + x]), qv, acc[i]);
-      }
-    }
-    for (int i = 0; i < kRows; ++i) _mm512_storeu_ps(s + (row + i) * kBf16Lanes, acc[i]);
-  }
+  std::fill(l.rope + rows * width, l.rope + RoundUp(rows, kBf16Block) * width, 0.0f);
 }
 
 float* Acc(const LatentTask& task, const Bf16Layout& l, int64_t query, int64_t group) {
@@ -124,41 +184,108 @@ MLA_ZMM void Shrink(const LatentTask& task, const Bf16Layout& l, int64_t query, 
   }
 }
 
+// Scores of one group for a run of rows that Pad and SplitRope have prepared.
+void ScoreGroup(const Bf16Layout& l, int64_t query, int64_t group, int64_t row, int64_t parts,
+                const Bf16Products& products, Bf16Scores& w) {
+  w.parts = std::min(parts, l.Parts(group));
+  w.part_stride = l.Parts(group);
+  w.q = l.Q(query, group);
+  w.scores = l.s + l.Group(query, group) * Bf16Layout::kScoreFloats + row * kBf16Lanes;
+  products.scores(w);
+}
+
+Bf16Scores PrepareRun(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& tile,
+                      int64_t row, Bf16Prefetch& prefetch) {
+  const LatentFormat& f = task.format;
+  const int64_t rows = std::min(Seen(tile, task.rows - 1) - row, Bf16Layout::kRunRows);
+  const char* data = static_cast<const char*>(tile.data) + row * f.row_bytes;
+  Bf16Scores w;
+  w.blocks = RoundUp(rows, kBf16Block) / kBf16Block;
+  w.steps = l.steps;
+  w.whole = f.rank / kBf16Depth;
+  w.tails = l.rank / kBf16Depth - w.whole;
+  w.tail = reinterpret_cast<const char*>(l.tail);
+  w.rope = reinterpret_cast<const char*>(l.rope);
+  w.prefetch = &prefetch;
+  PadRows(f, l, data, rows, w);
+  SplitRope(f, l, data, rows);
+  return w;
+}
+
+void ScoreRun(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& tile, int64_t row,
+              Bf16Prefetch& prefetch, const Bf16Products& products) {
+  Bf16Scores w = PrepareRun(task, l, tile, row, prefetch);
+  for (int64_t query = 0; query < task.rows; ++query) {
+    if (Seen(tile, query) <= row) continue;
+    for (int64_t group = 0; group < l.groups; ++group) {
+      ScoreGroup(l, query, group, row, 2, products, w);
+    }
+  }
+}
+
+// A group's scores to weights. The low part of a query times an infinite key is an infinity of
+// either sign, or NaN: where a score is not finite the high parts alone count.
+MLA_ZMM void Weigh(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& tile,
+                   int64_t query, int64_t group, const Bf16Products& products) {
+  const int64_t seen = Seen(tile, query);
+  if (seen == 0) return;
+  float* s = l.s + l.Group(query, group) * Bf16Layout::kScoreFloats;
+  __m512 best;
+  if (!MaxScores(s, seen, l.Shared(group), true, best)) {
+    Bf16Prefetch none;
+    for (int64_t row = 0; row < seen; row += Bf16Layout::kRunRows) {
+      Bf16Scores w = PrepareRun(task, l, tile, row, none);
+      ScoreGroup(l, query, group, row, 1, products, w);
+    }
+    MaxScores(s, seen, l.Shared(group), false, best);
+  }
+  Softmax(l, query, group, seen, best);
+  Shrink(task, l, query, group);
+}
+
 // Rows 2i and 2i + 1 side by side, columns in the order that the unpack instructions leave: of each
 // 32, those with an even quarter of eight, 4 at a time, then the others. Zeros from `rows` on.
+MLA_ZMM_INLINE void InterleavePair(__m512i a, __m512i b, float* to) {
+  _mm512_storeu_si512(to, _mm512_unpacklo_epi16(a, b));
+  _mm512_storeu_si512(to + kBf16TileFloats, _mm512_unpackhi_epi16(a, b));
+}
+
 MLA_ZMM void Interleave(const LatentFormat& f, const char* data, int64_t rows, int64_t column,
-                        int64_t columns, float* piece, Bf16Prefetch& prefetch) {
-  constexpr int64_t kTile = kBf16Depth / 2 * kBf16Lanes;
-  for (int64_t x = 0; x < columns; x += 32) {
-    const int64_t left = f.rank - column - x;
-    const __mmask32 mask = left >= 32 ? 0xffffffffu : (uint32_t{1} << left) - 1;
-    const char* from = data + 2 * (column + x);
-    for (int64_t row = 0; row < RoundUp(rows, kBf16Depth); row += 2) {
-      prefetch.Next();
-      const __m512i a = _mm512_maskz_loadu_epi16(row < rows ? mask : 0, from + row * f.row_bytes);
-      const __m512i b =
-          _mm512_maskz_loadu_epi16(row + 1 < rows ? mask : 0, from + (row + 1) * f.row_bytes);
-      float* to = piece + (row / kBf16Depth * kBf16PieceBlocks + x / kBf16Lanes) * kTile +
-                  row % kBf16Depth / 2 * kBf16Lanes;
-      _mm512_storeu_si512(to, _mm512_unpacklo_epi16(a, b));
-      _mm512_storeu_si512(to + kTile, _mm512_unpackhi_epi16(a, b));
+                        float* piece, Bf16Prefetch& prefetch) {
+  const int64_t left = f.rank - column;
+  const __mmask32 mask = left >= 32 ? 0xffffffffu : (uint32_t{1} << left) - 1;
+  const char* from = data + 2 * column;
+  for (int64_t row = 0; row < rows; row += kBf16Depth) {
+    if (left >= 32 && row + kBf16Depth <= rows) {
+      for (int64_t i = 0; i < kBf16Pairs; ++i, from += 2 * f.row_bytes) {
+        InterleavePair(_mm512_loadu_si512(from), _mm512_loadu_si512(from + f.row_bytes),
+                       piece + i * kBf16Lanes);
+      }
+    } else {
+      for (int64_t i = 0; i < kBf16Pairs; ++i, from += 2 * f.row_bytes) {
+        const __mmask32 first = row + 2 * i < rows ? mask : 0;
+        const __mmask32 second = row + 2 * i + 1 < rows ? mask : 0;
+        InterleavePair(_mm512_maskz_loadu_epi16(first, from),
+                       _mm512_maskz_loadu_epi16(second, from + f.row_bytes),
+                       piece + i * kBf16Lanes);
+      }
     }
+    prefetch.Next(kBf16Pairs);
+    piece += kBf16PieceBlocks * kBf16TileFloats;
   }
 }
 
 void Output(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& tile,
             Bf16Prefetch& prefetch, const Bf16Products& products) {
+  static_assert(kBf16PieceBlocks * kBf16Lanes == kBf16Depth);
   const char* data = static_cast<const char*>(tile.data);
-  for (int64_t column = 0; column < l.rank; column += kPieceColumns) {
-    const int64_t columns = std::min(kPieceColumns, l.rank - column);
+  for (int64_t column = 0; column < l.rank; column += kBf16Depth) {
     int64_t rows = 0;
     for (int64_t query = 0; query < task.rows; ++query) {
       const int64_t seen = Seen(tile, query);
       if (seen == 0) continue;
       // Anew where this row sees more: even a weight of 0 must not meet what a row does not see.
-      if (seen != rows) {
-        Interleave(task.format, data, seen, column, columns, l.piece, prefetch);
-      }
+      if (seen != rows) Interleave(task.format, data, seen, column, l.piece, prefetch);
       rows = seen;
       for (int64_t group = 0; group < l.groups; ++group) {
         Bf16Output w;
@@ -167,8 +294,6 @@ void Output(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& t
         w.p = l.p + l.Group(query, group) * Bf16Layout::kScoreFloats / 2;
         w.rows = seen;
         w.piece = l.piece;
-        w.columns = columns / kBf16Lanes;
-        w.rest = l.rest > 0;
         products.output(w);
       }
     }
@@ -205,31 +330,13 @@ int64_t LatentBf16ScratchFloats(const LatentFormat& format, int64_t rows, int64_
 void LatentBf16Begin(const LatentTask& task, const Bf16Products& products) noexcept {
   const Bf16Layout l = LayoutOf(task);
   const int64_t all = task.rows * l.groups;
-  std::fill(l.q, l.scores, 0.0f);
   std::fill(l.max, l.max + all * kBf16Lanes, kNone);
   std::fill(l.sum, l.sum + all * kBf16Lanes, 0.0f);
   std::fill(l.acc, l.acc + task.rows * task.heads * l.rank, 0.0f);
-  const LatentFormat& f = task.format;
   for (int64_t row = 0; row < task.rows; ++row) {
-    for (int64_t head = 0; head < task.heads; ++head) {
-      const float* from = task.q + row * task.q_row_stride + head * task.q_head_stride;
-      const int64_t group = head / kBf16Lanes;
-      const int64_t lane = head % kBf16Lanes;
-      auto* high = reinterpret_cast<char*>(l.q + l.Panel(row, group) * l.PanelFloats() + lane);
-      char* low = high + 4 * (l.Shared(group) ? kBf16Lanes / 2 : l.PanelFloats());
-      // Scores in log2 units from here on.
-      for (int64_t x = 0; x < f.rank; ++x) {
-        uint16_t parts[2];
-        Split(from[x] * kLog2E, parts[0], parts[1]);
-        const int64_t at = x / 2 * 4 * kBf16Lanes + x % 2 * 2;
-        std::memcpy(high + at, &parts[0], 2);
-        std::memcpy(low + at, &parts[1], 2);
-      }
-      float* rope = l.q_rope + l.Group(row, group) * l.rope * kBf16Lanes + lane;
-      for (int64_t x = 0; x < f.rope; ++x) rope[x * kBf16Lanes] = from[f.rank + x] * kLog2E;
-    }
+    for (int64_t group = 0; group < l.groups; ++group) PackQueries(task, l, row, group);
   }
-  products.begin(l.rest);
+  products.begin(0);
 }
 
 void LatentBf16Tile(const LatentTask& task, const LatentTileRows& tile,
@@ -237,38 +344,26 @@ void LatentBf16Tile(const LatentTask& task, const LatentTileRows& tile,
   const Bf16Layout l = LayoutOf(task);
   const int64_t most = Seen(tile, task.rows - 1);
   if (most == 0) return;
-  const LatentFormat& f = task.format;
-  const char* data = static_cast<const char*>(tile.data);
-  Bf16Scores w;
-  w.blocks = (most + kBf16Block - 1) / kBf16Block;
-  w.steps = l.rank / kBf16Depth;
-  w.whole = f.rank / kBf16Depth;
-  w.tail = reinterpret_cast<const char*>(l.tail);
-  w.q = l.q;
-  w.panels = task.rows * l.panels;
-  w.scores = l.scores;
-  w.rest = l.rest > 0;
   Bf16Prefetch prefetch;
   if (tile.next != nullptr) {
-    const int64_t bytes = tile.next_count * f.row_bytes;
+    const int64_t bytes = tile.next_count * task.format.row_bytes;
     prefetch.at = static_cast<const char*>(tile.next);
     prefetch.end = prefetch.at + bytes;
-    prefetch.lines = bytes / 64 / (w.blocks * w.steps * ((w.panels + 1) / 2)) + 1;
+    // Half of it beside the scores, half beside the output.
+    prefetch.lines =
+        bytes / 128 / (RoundUp(most, kBf16Block) / kBf16Block * l.steps * task.rows * l.groups) + 1;
   }
-  w.prefetch = &prefetch;
-  PadRows(task, l, data, most, w);
-  products.scores(w);
-  WidenRope(f, l, data, most);
+  for (int64_t row = 0; row < most; row += Bf16Layout::kRunRows) {
+    ScoreRun(task, l, tile, row, prefetch, products);
+  }
   for (int64_t query = 0; query < task.rows; ++query) {
-    const int64_t seen = Seen(tile, query);
-    if (seen == 0) continue;
     for (int64_t group = 0; group < l.groups; ++group) {
-      RopeScores(l, l.Group(query, group), seen);
-      Softmax(l, query, group, seen);
-      Shrink(task, l, query, group);
+      Weigh(task, l, tile, query, group, products);
     }
   }
+  if (l.rest > 0) products.begin(l.rest);
   Output(task, l, tile, prefetch, products);
+  if (l.rest > 0) products.begin(0);
 }
 
 void LatentBf16Finish(const LatentTask& task, const Bf16Products& products) noexcept {

@@ -11,59 +11,78 @@ namespace mla {
 
 /// Heads of a group, and fp32 columns of a block: the lanes of a 512-bit vector.
 inline constexpr int64_t kBf16Lanes = 16;
-/// Columns of a step of the scores, and cached rows of a step of the output: the depth of a tile.
-inline constexpr int64_t kBf16Depth = 32;
+/// Pairs of a step of the scores, and pairs of rows of a step of the output: the depth of a tile.
+inline constexpr int64_t kBf16Pairs = 16;
+inline constexpr int64_t kBf16Depth = 2 * kBf16Pairs;
 /// Cached rows of a block: the rows of a tile.
 inline constexpr int64_t kBf16Block = 16;
-inline constexpr int64_t kBf16Blocks = kLatentTileRows / kBf16Block;
-/// Blocks of columns of the output that share one interleaved piece: 8 KB of a tile's rows.
-inline constexpr int64_t kBf16PieceBlocks = 4;
+/// Blocks of one call of Bf16Products::scores.
+inline constexpr int64_t kBf16Blocks = 4;
+/// Floats of one operand of a product: 16 rows of 64 bytes.
+inline constexpr int64_t kBf16TileFloats = kBf16Pairs * kBf16Lanes;
+/// Blocks of columns of the output that share one interleaved piece, which stays in the L1 cache.
+inline constexpr int64_t kBf16PieceBlocks = 2;
 
 /// Fetches the next tile towards the L2 cache, a few lines per step of the work on this one.
 struct Bf16Prefetch {
   const char* at = nullptr;
   const char* end = nullptr;
-  int64_t lines = 0;  ///< per step
+  int64_t lines = 0;  ///< per block and step of the scores
 
-  void Next() {
+  void Next(int64_t count) {
     constexpr int64_t kLine = 64;
-    for (int64_t i = 0; i < lines && at < end; ++i, at += kLine) __builtin_prefetch(at, 0, 2);
+    for (int64_t i = 0; i < count && at < end; ++i, at += kLine) __builtin_prefetch(at, 0, 2);
   }
 };
 
-/// scores[panel][row] = q[panel]·row, over the columns of c_kv, for whole blocks of cached rows.
-/// Rows and columns beyond those that there are must be 0 in what is read.
+/// scores[row] = the query's parts times row, for up to kBf16Blocks blocks of cached rows and the
+/// heads of one group. A row is `whole` steps in the cache, at most one in `tail`, the rest of
+/// `steps` in `rope`. Rows and columns beyond those that there are must be 0 in what is read.
 struct Bf16Scores {
   const char* block[kBf16Blocks] = {};  ///< first row of each block of kBf16Block
   int64_t row_bytes[kBf16Blocks] = {};  ///< from one row of a block to the next
   int64_t blocks = 0;
-  int64_t steps = 0;           ///< of kBf16Depth columns
-  int64_t whole = 0;           ///< steps that `block` serves; one more is in `tail`
-  const char* tail = nullptr;  ///< [kLatentTileRows, kBf16Depth] bf16
-  const float* q = nullptr;    ///< [panels, steps * kBf16Depth / 2, kBf16Lanes] pairs of bf16
-  int64_t panels = 0;
-  float* scores = nullptr;  ///< [panels, kLatentTileRows, kBf16Lanes]
-  bool rest = false;        ///< as Bf16Products::begin was told: some group is not whole
+  int64_t steps = 0;  ///< of kBf16Pairs pairs
+  int64_t whole = 0;
+  int64_t tails = 0;           ///< 0 or 1
+  const char* tail = nullptr;  ///< [kBf16Blocks * kBf16Block, kBf16Pairs] pairs of columns
+  const char* rope = nullptr;  ///< [kBf16Blocks * kBf16Block, (steps - whole - tails) * kBf16Pairs]
+  int64_t parts = 0;           ///< of the query, 1 or 2
+  const float* q = nullptr;    ///< [steps, part_stride, kBf16Pairs, kBf16Lanes] pairs
+  int64_t part_stride = 0;     ///< parts that there are, of which the first `parts` are taken
+  float* scores = nullptr;     ///< [kBf16Blocks * kBf16Block, kBf16Lanes]
   Bf16Prefetch* prefetch = nullptr;
+
+  /// Step `step` of block `b`: kBf16Block rows of kBf16Pairs pairs, `stride` bytes apart.
+  const char* Rows(int64_t b, int64_t step, int64_t& stride) const {
+    constexpr int64_t kStepBytes = 4 * kBf16Pairs;
+    if (step < whole) {
+      stride = row_bytes[b];
+      return block[b] + step * kStepBytes;
+    }
+    const bool of_tail = step < whole + tails;
+    const int64_t first = of_tail ? whole : whole + tails;
+    stride = (of_tail ? 1 : steps - first) * kStepBytes;
+    return (of_tail ? tail : rope) + b * kBf16Block * stride + (step - first) * kStepBytes;
+  }
 };
 
 /// acc += p·rows for one group of heads and one piece of columns.
 struct Bf16Output {
-  float* acc = nullptr;      ///< [columns, heads, kBf16Lanes]
+  float* acc = nullptr;      ///< [kBf16PieceBlocks, heads, kBf16Lanes]
   int64_t heads = 0;         ///< 1 to kBf16Lanes
   const float* p = nullptr;  ///< [heads, kLatentTileRows] bf16, as pairs of rows
   int64_t rows = 0;          ///< cached rows that the query sees; p and piece are 0 from there on
                              ///< to the next multiple of kBf16Depth
-  const float* piece = nullptr;  ///< [kLatentTileRows / kBf16Depth, kBf16PieceBlocks,
-                                 ///< kBf16Depth / 2, kBf16Lanes] pairs of rows
-  int64_t columns = 0;           ///< blocks of kBf16Lanes columns, an even number
-  bool rest = false;             ///< as in Bf16Scores
+  const float* piece = nullptr;  ///< [kLatentTileRows / kBf16Depth, kBf16PieceBlocks, kBf16Pairs,
+                                 ///< kBf16Lanes] pairs of rows
 };
 
 /// The two products of a family. Every element is one chain in the order of its depth, whatever
 /// stands beside it.
 struct Bf16Products {
-  void (*begin)(int64_t rest);  ///< `rest` heads beyond whole groups; before a task's products
+  /// Before products: scores only if rest is 0, else output only, of groups of 16 and `rest` heads.
+  void (*begin)(int64_t rest);
   void (*scores)(const Bf16Scores& work);
   void (*output)(const Bf16Output& work);
   void (*end)();

@@ -9,18 +9,19 @@
 
 namespace mla {
 
-/// The panels of one query row: both bf16 parts of the query of 16 heads each, high part first. The
-/// heads beyond whole groups, if there are at most 8, share one panel: high parts in the lower
-/// half, low parts in the upper. So 20 heads cost three panels, not four.
+/// A group of 16 heads has two parts of its query, high and low, which meet the same sums. Heads
+/// beyond whole groups, if there are at most 8, have one: high parts in its lower lanes, low parts
+/// in the upper. So 20 heads cost three parts, not four.
 struct Bf16Layout {
   Bf16Layout(const LatentFormat& format, int64_t rows, int64_t heads, float* scratch)
       : rank((format.rank + kBf16Depth - 1) / kBf16Depth * kBf16Depth),
-        rope(format.rope),
+        rope_steps((format.rope + kBf16Pairs - 1) / kBf16Pairs),
+        steps(rank / kBf16Depth + rope_steps),
         full(heads / kBf16Lanes),
         rest(heads % kBf16Lanes),
         groups(full + (rest > 0 ? 1 : 0)),
         shared(rest > 0 && rest <= kBf16Lanes / 2),
-        panels(2 * groups - (shared ? 1 : 0)) {
+        parts(2 * groups - (shared ? 1 : 0)) {
     const int64_t all = rows * groups;
     // No pointers where only the size is asked for.
     const auto take = [&](int64_t count) {
@@ -28,9 +29,7 @@ struct Bf16Layout {
       floats += count;
       return part;
     };
-    q = take(rows * panels * PanelFloats());
-    q_rope = take(all * rope * kBf16Lanes);
-    scores = take(rows * panels * kScoreFloats);
+    q = take(rows * parts * steps * kBf16TileFloats);
     s = take(all * kScoreFloats);
     p = take(all * kScoreFloats / 2);
     max = take(all * kBf16Lanes);
@@ -39,37 +38,38 @@ struct Bf16Layout {
     acc = take(rows * heads * rank);
     piece = take(kLatentTileRows / 2 * kBf16PieceBlocks * kBf16Lanes);
     pad_rows = take(kBf16Block * rank / 2);
-    tail = take(kLatentTileRows * kBf16Depth / 2);
-    rope_rows = take(kLatentTileRows * rope);
+    tail = take(kRunRows * kBf16Pairs);
+    rope = take(kRunRows * rope_steps * kBf16Pairs);
   }
 
   static constexpr int64_t kScoreFloats = kLatentTileRows * kBf16Lanes;
+  static constexpr int64_t kRunRows = kBf16Blocks * kBf16Block;  // of one call of scores
 
-  int64_t PanelFloats() const { return rank / 2 * kBf16Lanes; }
   int64_t Group(int64_t row, int64_t group) const { return row * groups + group; }
-  /// Of the high part; the low part's follows unless it is shared.
-  int64_t Panel(int64_t row, int64_t group) const { return row * panels + 2 * group; }
+  float* Q(int64_t row, int64_t group) const {
+    return q + (row * parts + 2 * group) * steps * kBf16TileFloats;
+  }
   bool Shared(int64_t group) const { return shared && group == full; }
+  int64_t Parts(int64_t group) const { return Shared(group) ? 1 : 2; }
   int64_t Heads(int64_t group) const { return group < full ? kBf16Lanes : rest; }
 
   int64_t rank;  // rounded up to whole steps
-  int64_t rope;
+  int64_t rope_steps;
+  int64_t steps;       // of a row: those of c_kv, then those of k_rope
   int64_t full, rest;  // whole groups per query row, heads beyond them
   int64_t groups;      // per query row
-  bool shared;         // the last group has one panel
-  int64_t panels;      // per query row
-  float* q;            // [rows, panels, rank / 2, lanes] pairs of bf16
-  float* q_rope;       // [rows, groups, rope, lanes]
-  float* scores;       // [rows, panels, kLatentTileRows, lanes]
-  float* s;            // [rows, groups, kLatentTileRows, lanes]: first the part of k_rope
+  bool shared;         // the last group has one part
+  int64_t parts;       // per query row
+  float* q;            // per row and group [steps, Parts(group), kBf16TileFloats]
+  float* s;            // [rows, groups, kLatentTileRows, lanes]
   float* p;            // [rows, groups, lanes, kLatentTileRows] bf16
   float *max, *sum;    // [rows, groups, lanes], max in log2 units
   float* shrink;       // [rows, groups, lanes]
   float* acc;          // per row and group [rank / lanes, heads, lanes]
   float* piece;        // as Bf16Output::piece
   float* pad_rows;     // [kBf16Block, rank] bf16: the last block, where it is not whole
-  float* tail;         // [kLatentTileRows, kBf16Depth] bf16: the last columns, where not whole
-  float* rope_rows;    // [kLatentTileRows, rope]
+  float* tail;         // as Bf16Scores::tail
+  float* rope;         // as Bf16Scores::rope
   int64_t floats = 0;
 };
 

@@ -53,31 +53,22 @@ MLA_ZMM_INLINE __m512i RoundToBf16(__m512 x) {
   return _mm512_mask_mov_epi32(cut, nan, _mm512_set1_epi32(0x7fc00000));
 }
 
-// Both parts of a score. The low part of the query times an infinite key is an infinity of either
-// sign, or NaN: then the high part alone is the score.
-MLA_ZMM_INLINE __m512 AddLow(__m512 high, __m512 low) {
+// Each lane's maximum of the scores that a query row sees. False if one of them is not finite.
+// Where both parts share lanes they are added first, or the low ones dropped.
+MLA_ZMM_INLINE bool MaxScores(float* s, int64_t seen, bool shared, bool low, __m512& best) {
   constexpr int kNotFinite = 0x99;
-  const __mmask16 finite = static_cast<__mmask16>(~_mm512_fpclass_ps_mask(high, kNotFinite));
-  return _mm512_mask_add_ps(high, finite, high, low);
-}
-
-// Adds the panels to the scores of k_rope; returns each lane's maximum.
-MLA_ZMM_INLINE __m512 TotalScores(const Bf16Layout& l, int64_t query, int64_t group, int64_t seen) {
-  float* s = l.s + l.Group(query, group) * Bf16Layout::kScoreFloats;
-  const float* high = l.scores + l.Panel(query, group) * Bf16Layout::kScoreFloats;
-  const bool shared = l.Shared(group);
-  const float* low = high + (shared ? 0 : Bf16Layout::kScoreFloats);
-  __m512 best = _mm512_set1_ps(kNone);
+  best = _mm512_set1_ps(kNone);
+  __mmask16 odd = 0;
   for (int64_t row = 0; row < seen; ++row) {
-    const int64_t at = row * kBf16Lanes;
-    const __m512 h = _mm512_loadu_ps(high + at);
-    __m512 m = _mm512_loadu_ps(low + at);
-    if (shared) m = _mm512_shuffle_f32x4(m, m, 0xee);
-    const __m512 total = _mm512_add_ps(_mm512_loadu_ps(s + at), AddLow(h, m));
-    _mm512_storeu_ps(s + at, total);
-    best = _mm512_max_ps(best, total);
+    __m512 x = _mm512_loadu_ps(s + row * kBf16Lanes);
+    if (shared) {
+      if (low) x = _mm512_add_ps(x, _mm512_shuffle_f32x4(x, x, 0xee));
+      _mm512_storeu_ps(s + row * kBf16Lanes, x);
+    }
+    odd |= _mm512_fpclass_ps_mask(x, kNotFinite);
+    best = _mm512_max_ps(best, x);
   }
-  return best;
+  return odd == 0;
 }
 
 // 16 x 16 numbers of 32 bits, in place.
@@ -109,11 +100,11 @@ MLA_ZMM_INLINE void Transpose(__m512i (&r)[16]) {
 
 // Scores to bf16 weights; the state's max and sum, and the factor by which what was there before
 // shrinks. The sum is that of the rounded weights, so that the weights of the output add up to 1.
-MLA_ZMM inline void Softmax(const Bf16Layout& l, int64_t query, int64_t group, int64_t seen) {
+MLA_ZMM inline void Softmax(const Bf16Layout& l, int64_t query, int64_t group, int64_t seen,
+                            __m512 best) {
   const int64_t at = l.Group(query, group) * kBf16Lanes;
   const float* s = l.s + l.Group(query, group) * Bf16Layout::kScoreFloats;
   float* p = l.p + l.Group(query, group) * Bf16Layout::kScoreFloats / 2;
-  const __m512 best = TotalScores(l, query, group, seen);
   const __m512 old = _mm512_loadu_ps(l.max + at);
   const __m512 max = _mm512_max_ps(old, best);
   // With only -inf so far the weights must come out as 0, not as exp(-inf + inf).
