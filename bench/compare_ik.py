@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import signal
 import statistics
 import subprocess
@@ -276,10 +275,9 @@ class Comparison:
 
 
 def cpu_name():
-    for row in pathlib.Path("/proc/cpuinfo").read_text("utf8").splitlines():
-        if row.startswith("model name"):
-            return row.split(":", 1)[1].strip()
-    return platform.machine()
+    rows = pathlib.Path("/proc/cpuinfo").read_text("utf8").splitlines()
+    names = [row.split(":", 1)[1].strip() for row in rows if row.startswith("model name")]
+    return names[0] if names else "unknown processor"
 
 
 def line(cells, widths):
@@ -378,6 +376,8 @@ def main(argv=None):
     args = parse_args(argv)
     report = {"cpu": cpu_name(), "threads": args.threads, "layers": args.layers,
               "repeats": args.repeat, "load_before": os.getloadavg()[0]}
+    if report["load_before"] > 0.5:
+        log(f"WARNING: load average {report['load_before']:.2f}: other work distorts the ratios")
     comparison = Comparison(args)
     try:
         read_once(args.model)
