@@ -131,11 +131,18 @@ struct RowsCell {
 struct RowsReport {
   Geometry geometry;
   std::string isa;
+  std::string kernel;  ///< unit of the latent kernels for 16-bit rows, as in BenchRow
   int threads = 0;
   double peak_tflops = 0;     ///< fp32 multiply-adds of all threads on the ISA
   double calibration_ms = 0;  ///< what measuring the costs took
-  double absorbed_pair_ns = 0, up_key_ns = 0, up_pair_ns = 0;  ///< per head and thread
-  double task_keys = 0, merge_keys = 0;                        ///< of a split, in keys of 16 heads
+  /// Per head and thread: one query row and one key absorbed, up-projecting one key, one query row
+  /// and one up-projected key. Of a split, in keys of 16 heads: one task, one partial state.
+  struct Costs {
+    double absorbed_pair_ns = 0, up_key_ns = 0, up_pair_ns = 0;
+    double task_keys = 0, merge_keys = 0;
+  };
+  Costs measured;
+  Costs expected;  ///< what auto goes by, scaled to the same up_key_ns
   std::vector<RowsCell> cells;
 };
 

@@ -12,7 +12,8 @@
 
 namespace mla {
 
-/// How attention runs (docs/mla.md). kAuto: per call, whatever is expected to be faster.
+/// How attention runs (docs/mla.md). kAuto: a latent cache, and per call what is expected to be
+/// faster; the same settings take the same paths in every process.
 enum class Attention { kDecompressed, kAbsorbed, kSplitKv, kAuto };
 /// Element type of the attention cache. kInt8: latent rows as int8 with a scale each, k_rope as
 /// fp16; only with absorbed attention, for families where its error is proven.
@@ -31,8 +32,9 @@ const char* CacheTypeName(CacheType type) noexcept;
 CacheType ParseCacheType(const std::string& name);
 
 /// The setting that MLXCEL_MLA_ABSORBED and MLXCEL_MLA_SPLIT_KV give (docs/environment.md); each is
-/// on for 1, true, on, yes in any case, surrounding blanks trimmed, and off otherwise.
-/// `note`, if not null, receives a remark when a variable has no effect.
+/// on for 1, true, on, yes in any case, surrounding blanks trimmed, and off for any other text.
+/// kAuto where the first is unset or blank. `note`, if not null, receives a remark when a variable
+/// has no effect.
 Attention AttentionFromEnvironment(std::string* note = nullptr);
 
 struct LoadOptions {

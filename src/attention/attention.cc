@@ -22,7 +22,7 @@ bool SamePlan(const SplitPlan& a, const SplitPlan& b) {
 
 // Plans for the one-row items by what is even across the threads.
 void PlanForThreads(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
-  const SplitCosts costs = call.policy.costs != nullptr ? call.policy.costs->split : SplitCosts();
+  const SplitCosts costs = ExpectedCosts(*call.geometry, ws.items[0].cache->latent_format()).split;
   const int threads = context.pool.threads();
   ws.windows.clear();
   for (const AttentionItem& item : ws.items) {
@@ -109,43 +109,11 @@ bool RunsAbsorbed(const AttentionCall& call, int threads, const AttentionItem& i
   if (policy.absorbed_rows >= 0) return item.rows <= policy.absorbed_rows;
   if (policy.mode != DecodeMode::kAuto) return item.rows <= AbsorbedRowLimit(*call.geometry);
   const int64_t window = item.position + item.rows - item.cache->live_start();
-  const AttentionCosts& costs =
-      policy.costs != nullptr ? *policy.costs : AttentionCosts(*call.geometry);
-  return PreferAbsorbed(*call.geometry, costs, threads, item.rows, window);
+  return PreferAbsorbed(*call.geometry, ExpectedCosts(*call.geometry, item.cache->latent_format()),
+                        threads, item.rows, window);
 }
 
 }  // namespace
-
-int64_t AbsorbedRowLimit(const MlaGeometry& g) {
-  constexpr int64_t kMost = 64;
-  const int64_t saving = 2 * g.kv_rank - g.nope - g.v_dim;
-  if (saving <= 0) return kMost;
-  return std::clamp<int64_t>(g.kv_rank * (g.nope + g.v_dim) / saving, 1, kMost);
-}
-
-AttentionCosts::AttentionCosts(const MlaGeometry& g)
-    : absorbed_pair(static_cast<double>(2 * g.kv_rank + g.rope)),
-      absorbed_row(static_cast<double>(g.kv_rank * (g.nope + g.v_dim))),
-      up_key(absorbed_row),
-      up_pair(static_cast<double>(g.qk_dim() + g.v_dim)) {}
-
-bool PreferAbsorbed(const MlaGeometry& g, const AttentionCosts& costs, int threads, int64_t rows,
-                    int64_t window) {
-  // The last row sees the window, the others one key less each.
-  const auto r = static_cast<double>(rows);
-  const double pairs = r * static_cast<double>(window) - r * (r - 1) / 2;
-  const auto heads = static_cast<double>(g.heads);
-  const auto padded = static_cast<double>(PaddedHeads(g.heads));
-  const double absorbed = (pairs * costs.absorbed_pair * padded + r * costs.absorbed_row * heads) /
-                          static_cast<double>(threads);
-  // One task per head and block of rows; each block up-projects its own window.
-  const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
-  const double tasks = heads * static_cast<double>(blocks);
-  const double task = static_cast<double>(window) * costs.up_key +
-                      pairs / static_cast<double>(blocks) * costs.up_pair;
-  const double per_thread = tasks / static_cast<double>(threads);
-  return absorbed <= task * std::max(per_thread, 1.0);
-}
 
 AttentionWorkspace::AttentionWorkspace(const MlaGeometry& g, CacheLayout layout,
                                        int64_t max_sequences) {

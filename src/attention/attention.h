@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "attention/costs.h"
 #include "attention/fold.h"
 #include "attention/geometry.h"
 #include "attention/kv_cache.h"
@@ -19,19 +20,6 @@ namespace mla {
 /// How one query row is served from a latent cache. kAuto picks per call.
 enum class DecodeMode { kComposed, kSplitKv, kAuto };
 
-/// What the forms of attention cost on this machine, per head and thread, in any one unit. What
-/// AttentionCosts(geometry) holds is multiply-adds on paper; attention/crossover.h measures.
-struct AttentionCosts {
-  AttentionCosts() = default;
-  explicit AttentionCosts(const MlaGeometry& geometry);
-
-  double absorbed_pair = 0;  ///< absorbed: one query row and one key
-  double absorbed_row = 0;   ///< absorbed: projecting one query row and its output
-  double up_key = 0;         ///< up-projecting one key
-  double up_pair = 0;        ///< attending to an up-projected key with one query row
-  SplitCosts split{};
-};
-
 /// How calls choose between paths that give the same numbers up to rounding.
 struct AttentionPolicy {
   // Implicit: a mode alone is a policy.
@@ -41,9 +29,8 @@ struct AttentionPolicy {
   /// Chunks are cut by position alone and every row runs absorbed on a latent cache, so that a
   /// row's bits depend on nothing but its sequence: not on threads, batch or rows per step.
   bool deterministic = false;
-  const AttentionCosts* costs = nullptr;  ///< null: on paper
   /// Forces the form of multi-row steps on a latent cache: most rows that run absorbed. -1: the
-  /// costs decide (kAuto), or AbsorbedRowLimit (forced modes).
+  /// expected costs decide (kAuto), or AbsorbedRowLimit (forced modes).
   int64_t absorbed_rows = -1;
 };
 
@@ -55,17 +42,6 @@ struct AttentionItem {
   int64_t rows = 0;
   int64_t position = 0;
 };
-
-/// Most query rows of a multi-row step that run absorbed in the forced modes: below
-/// Rk(n+v)/(2Rk-n-v) rows the absorbed form does less arithmetic than up-projecting the window
-/// (docs/mla.md section 6); capped, since its buffers hold H(2Rk+r) floats per row. Longer steps
-/// that run absorbed all the same do so in blocks.
-int64_t AbsorbedRowLimit(const MlaGeometry& geometry);
-
-/// Whether `rows` query rows, the last of which sees `window` keys, are expected to be faster
-/// absorbed than up-projected.
-bool PreferAbsorbed(const MlaGeometry& geometry, const AttentionCosts& costs, int threads,
-                    int64_t rows, int64_t window);
 
 /// Buffers of the absorbed form, independent of the context length. Made once per session.
 class AttentionWorkspace {

@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <map>
-#include <mutex>
-#include <string>
-#include <tuple>
 
 #include "attention/paths.h"
 #include "tensor/buffer.h"
@@ -16,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWindow = 128;    // keys of the synthetic cache
+constexpr int64_t kWindow = 256;    // keys of the synthetic cache
 constexpr int64_t kFewRows = 8;     // query rows of the up-projected passes
 constexpr int64_t kManyRows = 128;  // no more than the window
 constexpr int64_t kPartials = 4;
@@ -179,27 +175,6 @@ class Measurement {
 
 AttentionCosts MeasureCosts(OpContext& context, const MlaGeometry& geometry, Elem type) {
   return Measurement(context, geometry, type).Measure();
-}
-
-const AttentionCosts& MeasuredCosts(OpContext& context, const MlaGeometry& g, Elem type,
-                                    const std::string& isa) {
-  using Key =
-      std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int, const void*, int, std::string>;
-  static std::mutex mutex;
-  static std::map<Key, AttentionCosts> known;
-  const Key key{g.heads,
-                g.nope,
-                g.rope,
-                g.v_dim,
-                g.kv_rank,
-                static_cast<int>(type),
-                &context.kernels,
-                context.pool.threads(),
-                isa};
-  std::lock_guard<std::mutex> lock(mutex);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
-  return known.emplace(key, MeasureCosts(context, g, type)).first->second;
 }
 
 }  // namespace mla

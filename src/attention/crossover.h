@@ -1,6 +1,5 @@
 // What the forms of attention cost on the machine at hand, measured within some ten milliseconds.
-// Called by: engine (sessions with automatic attention, bench crossover).
-// Thread-safety: MeasuredCosts is safe, but one pool runs one region at a time.
+// Called by: engine (bench crossover). Thread-safety: one pool runs one region at a time.
 #ifndef MLA_ATTENTION_CROSSOVER_H_
 #define MLA_ATTENTION_CROSSOVER_H_
 
@@ -13,11 +12,6 @@ namespace mla {
 /// up-projected form at two numbers of query rows. The pool must be idle; scratch of
 /// AttentionScratchFloats(geometry, kLatent) must be reserved.
 AttentionCosts MeasureCosts(OpContext& context, const MlaGeometry& geometry, Elem type);
-
-/// The same, measured once per process for each geometry, type, kernel set, `isa` and number of
-/// threads. The reference stays valid.
-const AttentionCosts& MeasuredCosts(OpContext& context, const MlaGeometry& geometry, Elem type,
-                                    const std::string& isa);
 
 }  // namespace mla
 

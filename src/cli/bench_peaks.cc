@@ -130,7 +130,7 @@ void AddBenchPeaks(Command bench) {
       "unit\n"
       "counts only after a small known product was right in every thread; one that the processor\n"
       "names but that fails is left out, with a remark on standard error. The engine prefers the\n"
-      "unit that was fastest with all threads, whatever the processor names.\n"
+      "unit that does most for one thread, whatever the processor names.\n"
       "\n"
       "Examples:\n"
       "  mla bench peaks\n"

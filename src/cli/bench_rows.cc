@@ -46,34 +46,43 @@ JsonText CellJson(const RowsCell& cell, double peak) {
       .Add("arms", arms);
 }
 
+JsonText CostsJson(const RowsReport::Costs& c) {
+  return JsonText()
+      .Add("absorbed_pair_ns", c.absorbed_pair_ns)
+      .Add("up_key_ns", c.up_key_ns)
+      .Add("up_pair_ns", c.up_pair_ns)
+      .Add("task_keys", c.task_keys)
+      .Add("merge_keys", c.merge_keys);
+}
+
 JsonText ReportJson(const RowsReport& r) {
   std::vector<JsonText> cells;
   for (const RowsCell& cell : r.cells) cells.push_back(CellJson(cell, r.peak_tflops));
   return JsonText()
       .Add("geometry", GeometryJson(r.geometry))
       .Add("isa", r.isa)
+      .Add("kernel", r.kernel)
       .Add("threads", r.threads)
       .Add("peak_tflops", r.peak_tflops)
       .Add("calibration_ms", r.calibration_ms)
-      .Add("costs", JsonText()
-                        .Add("absorbed_pair_ns", r.absorbed_pair_ns)
-                        .Add("up_key_ns", r.up_key_ns)
-                        .Add("up_pair_ns", r.up_pair_ns)
-                        .Add("task_keys", r.task_keys)
-                        .Add("merge_keys", r.merge_keys))
+      .Add("costs", CostsJson(r.measured))
+      .Add("expected_costs", CostsJson(r.expected))
       .Add("cells", cells);
 }
 
 void PrintHead(Output& out, const RowsReport& r) {
   const Geometry& g = r.geometry;
-  out.Line(fmt::format("{}: {} heads, n {}, r {}, v {}, Rk {}; {}, {} threads, peak {:.3f} TFLOP/s",
-                       g.name, g.heads, g.nope, g.rope, g.v_dim, g.kv_rank, r.isa, r.threads,
-                       r.peak_tflops));
   out.Line(fmt::format(
-      "costs measured in {:.1f} ms, per head and thread: absorbed {:.2f} ns a "
-      "pair; up-projected {:.1f} ns a key, {:.3f} ns a pair; in keys of 16 heads: "
-      "task {:.1f}, merge {:.1f}",
-      r.calibration_ms, r.absorbed_pair_ns, r.up_key_ns, r.up_pair_ns, r.task_keys, r.merge_keys));
+      "{}: {} heads, n {}, r {}, v {}, Rk {}; {} {}, {} threads, peak {:.3f} TFLOP/s", g.name,
+      g.heads, g.nope, g.rope, g.v_dim, g.kv_rank, r.isa, r.kernel, r.threads, r.peak_tflops));
+  const auto line = [&](const std::string& what, const RowsReport::Costs& c) {
+    out.Line(fmt::format(
+        "{}, per head and thread: absorbed {:.2f} ns a pair; up-projected {:.1f} ns a key, {:.3f} "
+        "ns a pair; in keys of 16 heads: task {:.1f}, merge {:.1f}",
+        what, c.absorbed_pair_ns, c.up_key_ns, c.up_pair_ns, c.task_keys, c.merge_keys));
+  };
+  line(fmt::format("costs measured in {:.1f} ms", r.calibration_ms), r.measured);
+  line("what auto expects", r.expected);
   out.Line("");
   out.Line(fmt::format("{:>8}{:>6}  {:<13}{:>11}{:>10}{:>7}  {}", "context", "rows", "arm", "ms",
                        "TFLOP/s", "limit", "paths"));

@@ -132,7 +132,7 @@ void AddEngineOptions(Command command, EngineArgs& args) {
   AddModelOption(command, args.model);
   command.AddText("--attention", "decompressed|absorbed|split-kv|auto",
                   "How attention runs (default: from MLXCEL_MLA_ABSORBED and MLXCEL_MLA_SPLIT_KV, "
-                  "else decompressed)",
+                  "else auto)",
                   [&](const std::string& text) { session.attention = ParseAttention(text); });
   AddThreadsOption(command, load.threads);
   AddIsaOption(command, load.isa);

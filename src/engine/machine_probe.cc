@@ -81,18 +81,9 @@ MachineProbe Measure(ThreadPool& pool, std::vector<UnitProbe> units, bool quick)
   return probe;
 }
 
+// Plain vectors are no unit for int8 rows.
 bool Serves(DotUnit unit, LatentKind kind) {
-  switch (unit) {
-    case DotUnit::kFma:
-    case DotUnit::kBf16Dot:
-    case DotUnit::kAmxBf16:
-      return kind == LatentKind::k16Bit;
-    case DotUnit::kVnni512:
-    case DotUnit::kVnni256:
-    case DotUnit::kAmxInt8:
-      return kind == LatentKind::kInt8;
-  }
-  return false;
+  return LatentUnitServes(unit, kind) && (unit != DotUnit::kFma || kind == LatentKind::k16Bit);
 }
 
 }  // namespace
@@ -102,9 +93,12 @@ std::optional<DotUnit> MachineProbe::BestUnit(LatentKind kind) const {
   double most = 0;
   for (const UnitProbe& unit : units) {
     if (!unit.usable || !Serves(unit.unit, kind) || !DotUnitFitsIsa(unit.unit, isa)) continue;
-    if (!best || unit.rate.all > most) {
+    // Both parts of a query make one and a half times the products with bf16 pairs.
+    const bool two_parts = kind == LatentKind::k16Bit && unit.unit != DotUnit::kFma;
+    const double rate = unit.rate.one / (two_parts ? 1.5 : 1.0);
+    if (!best || rate > most) {
       best = unit.unit;
-      most = unit.rate.all;
+      most = rate;
     }
   }
   return best;

@@ -10,15 +10,13 @@
 #include <vector>
 
 #include "engine/rates.h"
+#include "kernels/latent_unit.h"
 #include "kernels/x86/dot_units.h"
 #include "mla/log.h"
 #include "parallel/thread_pool.h"
 #include "parallel/topology.h"
 
 namespace mla {
-
-/// What the cache of the latent holds: bf16 or fp16, or 8-bit integers.
-enum class LatentKind { k16Bit, kInt8 };
 
 struct UnitProbe {
   DotUnit unit = DotUnit::kFma;
@@ -41,8 +39,8 @@ struct MachineProbe {
   double read_all = 0;
   std::vector<UnitProbe> units;  ///< all of kDotUnits, in that order
 
-  /// The usable unit that was fastest with all threads and fits the ISA. k16Bit: kFma, kBf16Dot or
-  /// kAmxBf16. kInt8: kVnni512, kVnni256, kAmxInt8, or none.
+  /// The usable unit that fits the ISA and does most for one thread, both parts of a bf16 query
+  /// counted. k16Bit: kFma, kBf16Dot or kAmxBf16. kInt8: kVnni512, kVnni256, kAmxInt8, or none.
   std::optional<DotUnit> BestUnit(LatentKind kind) const;
 
   /// One line about units that CPUID names but that do not work; empty if there is none.

@@ -44,20 +44,23 @@ auto ParseName(const Table& table, const std::string& name, const char* what) {
   Fail(ErrorCode::kUsage, "unknown {} '{}'; expected one of: {}", what, name, choices);
 }
 
-// On for 1, true, on, yes in any case, surrounding blanks trimmed. Anything else, an unset variable
-// included, is off: a typo must not enable a path nobody asked for.
-bool SwitchIsOn(const char* variable) {
+enum class Switch { kUnset, kOn, kOff };
+
+// On for 1, true, on, yes in any case, surrounding blanks trimmed; unset if nothing is left.
+// Anything else is off: a typo must not enable a path nobody asked for.
+Switch ReadSwitch(const char* variable) {
   const char* raw = std::getenv(variable);
-  if (raw == nullptr) return false;
+  if (raw == nullptr) return Switch::kUnset;
   std::string_view text = raw;
   constexpr std::string_view kBlanks = " \t\r\n\f\v";
   const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return false;
+  if (begin == std::string_view::npos) return Switch::kUnset;
   text = text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower == "1" || lower == "true" || lower == "on" || lower == "yes";
+  const bool on = lower == "1" || lower == "true" || lower == "on" || lower == "yes";
+  return on ? Switch::kOn : Switch::kOff;
 }
 
 }  // namespace
@@ -75,15 +78,16 @@ CacheType ParseCacheType(const std::string& name) {
 }
 
 Attention AttentionFromEnvironment(std::string* note) {
-  const bool absorbed = SwitchIsOn("MLXCEL_MLA_ABSORBED");
-  const bool split = SwitchIsOn("MLXCEL_MLA_SPLIT_KV");
+  const Switch absorbed = ReadSwitch("MLXCEL_MLA_ABSORBED");
+  const bool split = ReadSwitch("MLXCEL_MLA_SPLIT_KV") == Switch::kOn;
   if (note != nullptr) {
     note->clear();
-    if (split && !absorbed) {
+    if (split && absorbed != Switch::kOn) {
       *note = "MLXCEL_MLA_SPLIT_KV has no effect without MLXCEL_MLA_ABSORBED";
     }
   }
-  if (!absorbed) return Attention::kDecompressed;
+  if (absorbed == Switch::kUnset) return Attention::kAuto;
+  if (absorbed == Switch::kOff) return Attention::kDecompressed;
   return split ? Attention::kSplitKv : Attention::kAbsorbed;
 }
 

@@ -34,7 +34,9 @@ class ReadBuffer {
 };
 
 struct UnitRate {
-  double one = 0;  ///< operations per second of one thread, two per multiply-add
+  /// Operations per second of one thread, two per multiply-add, while it ran: what a choice may go
+  /// by, since other work on the machine does not count.
+  double one = 0;
   double all = 0;  ///< of all threads
 };
 

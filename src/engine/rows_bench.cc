@@ -11,6 +11,7 @@
 #include "engine/isas.h"
 #include "engine/rates.h"
 #include "kernels/isa.h"
+#include "kernels/latent_unit.h"
 #include "mla/bench.h"
 
 namespace mla {
@@ -97,17 +98,19 @@ class RowsBench {
   void Calibrate(RowsReport& report) {
     const auto start = Clock::now();
     costs_ = MeasureCosts(op_, g_, CacheElem(options_.dtype));
+    expected_ = ExpectedCosts(g_, latent_.latent_format());
     report.calibration_ms = Milliseconds(start);
-    report.absorbed_pair_ns = costs_.absorbed_pair;
-    report.up_key_ns = costs_.up_key;
-    report.up_pair_ns = costs_.up_pair;
-    report.task_keys = costs_.split.task_keys;
-    report.merge_keys = costs_.split.merge_keys;
+    report.measured = Nanoseconds(costs_, 1);
+    report.expected = Nanoseconds(expected_, costs_.up_key / expected_.up_key);
   }
 
   RowsCell Measure(int64_t context, int64_t rows);
 
  private:
+  static RowsReport::Costs Nanoseconds(const AttentionCosts& c, double unit) {
+    return {c.absorbed_pair * unit, c.up_key * unit, c.up_pair * unit, c.split.task_keys,
+            c.split.merge_keys};
+  }
   void FillCaches();
   std::vector<Arm> MakeArms(int64_t context, int64_t rows) const;
   void Step(Arm& arm, int64_t context, int64_t rows);
@@ -124,7 +127,8 @@ class RowsBench {
   Linear kv_b_;
   LayerFold fold_;
   FloatBuffer q_;
-  AttentionCosts costs_;
+  AttentionCosts costs_;  // measured, in nanoseconds
+  AttentionCosts expected_;
 };
 
 void RowsBench::FillCaches() {
@@ -149,7 +153,6 @@ std::vector<Arm> RowsBench::MakeArms(int64_t context, int64_t rows) const {
   const auto add = [&](const char* name, DecodeMode mode, int64_t absorbed_rows) {
     Arm arm{name, CacheLayout::kLatent, mode};
     arm.policy.absorbed_rows = absorbed_rows;
-    arm.policy.costs = &costs_;
     arms.push_back(std::move(arm));
   };
   const double threads = op_.pool.threads();
@@ -189,7 +192,7 @@ double RowsBench::Flop(const Arm& arm, int64_t context, int64_t rows) const {
   const std::string_view name = arm.name;
   const bool up =
       name == "up_projected" || (name == "auto" && rows > 1 &&
-                                 !PreferAbsorbed(g_, costs_, op_.pool.threads(), rows, context));
+                                 !PreferAbsorbed(g_, expected_, op_.pool.threads(), rows, context));
   const AttentionCosts paper(g_);
   double per_head = 0;
   if (name == "decompressed") {
@@ -275,9 +278,11 @@ RowsReport RunRowsBench(const RowsOptions& options,
          context, bytes, available);
   }
   ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreads());
+  ChooseLatentUnit(pool, Compute::kAuto, {});
   RowsReport report;
   report.geometry = options.geometry;
   report.isa = ChosenIsa();
+  report.kernel = DotUnitName(LatentUnit());
   report.threads = pool.threads();
   const DotUnit fma[] = {DotUnit::kFma};
   report.peak_tflops = UnitRates(pool, fma, 0.05)[0].all / 1e12;

@@ -2,11 +2,9 @@
 
 #include <fmt/core.h>
 
-#include "attention/crossover.h"
 #include "base/check.h"
 #include "engine/model_impl.h"
 #include "engine/sampler.h"
-#include "kernels/isa.h"
 
 namespace mla {
 
@@ -21,12 +19,6 @@ class SessionImpl {
         logits(model->config.vocab_size) {
     std::lock_guard<std::mutex> lock(model->mutex);
     model->scratch.Reserve(ForwardScratchFloats(model->config, resolved.layout));
-    if (resolved.policy.mode == DecodeMode::kAuto && !resolved.policy.deterministic &&
-        resolved.layout == CacheLayout::kLatent && model->options.kernels == KernelSet::kFast) {
-      OpContext context = model->Context();
-      resolved.policy.costs =
-          &MeasuredCosts(context, model->config.attention, resolved.type, ChosenIsa());
-    }
   }
 
   // One forward pass over at most resolved.chunk tokens. Leaves the cache as it was if it fails or

@@ -88,7 +88,8 @@ class Environment(TestCase):
         return result.json["attention"], result.err
 
     def test_variables_decide_without_the_flag(self):
-        self.assertEqual(self.attention()[0], "decompressed")
+        self.assertEqual(self.attention()[0], "auto")
+        self.assertEqual(self.attention(MLXCEL_MLA_ABSORBED="")[0], "auto")
         self.assertEqual(self.attention(MLXCEL_MLA_ABSORBED=" On ")[0], "absorbed")
         self.assertEqual(self.attention(MLXCEL_MLA_ABSORBED="2")[0], "decompressed")
         self.assertEqual(
@@ -96,7 +97,7 @@ class Environment(TestCase):
 
     def test_split_alone_does_nothing_and_says_so(self):
         attention, err = self.attention(MLXCEL_MLA_SPLIT_KV="1")
-        self.assertEqual(attention, "decompressed")
+        self.assertEqual(attention, "auto")
         self.assertIn("MLXCEL_MLA_SPLIT_KV", err)
 
     def test_the_flag_wins(self):
@@ -270,7 +271,7 @@ class Interrupt(TestCase):
     def test_chunks_do_not_depend_on_the_speed(self):
         ids = ",".join(str(2 + i) for i in range(200))
         args = generate("--tokens", ids, "-n", "0", "--kernels", "reference", "--threads", "1",
-                        "--json")
+                        "--attention", "decompressed", "--json")
         self.assertEqual(self.succeed(*args).json["paths"]["decompressed"], 6)
         self.assertEqual(self.succeed(*args, "--prefill-chunk", "50").json["paths"]["decompressed"],
                          24)

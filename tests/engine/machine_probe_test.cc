@@ -19,11 +19,11 @@ const UnitProbe& Find(const MachineProbe& probe, DotUnit unit) {
   throw std::logic_error("unit is missing");
 }
 
-UnitProbe Usable(DotUnit unit, double all) {
+UnitProbe Usable(DotUnit unit, double one) {
   UnitProbe probe;
   probe.unit = unit;
   probe.named = probe.detected = probe.usable = true;
-  probe.rate.all = all;
+  probe.rate.one = one;
   return probe;
 }
 
@@ -142,7 +142,9 @@ TEST(MachineProbe, ChoosesByMeasuredSpeed) {
   probe.units = {Usable(DotUnit::kFma, 150e9), Usable(DotUnit::kBf16Dot, 70e9)};
   EXPECT_EQ(probe.BestUnit(LatentKind::k16Bit), DotUnit::kFma);
   EXPECT_EQ(probe.BestUnit(LatentKind::kInt8), std::nullopt);
-  probe.units[1].rate.all = 500e9;
+  probe.units[1].rate.one = 220e9;  // less than one and a half times as fast
+  EXPECT_EQ(probe.BestUnit(LatentKind::k16Bit), DotUnit::kFma);
+  probe.units[1].rate.one = 500e9;
   EXPECT_EQ(probe.BestUnit(LatentKind::k16Bit), DotUnit::kBf16Dot);
   probe.units.push_back(Usable(DotUnit::kVnni512, 300e9));
   probe.units.push_back(Usable(DotUnit::kVnni256, 310e9));

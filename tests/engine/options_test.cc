@@ -31,23 +31,31 @@ TEST_F(Switches, ParseTable) {
     Set("MLXCEL_MLA_ABSORBED", on);
     EXPECT_EQ(AttentionFromEnvironment(), Attention::kAbsorbed) << on;
   }
-  for (const char* off : {"0", "false", "off", "no", "", " ", "2", "11", "tru", "enabled", "y",
-                          "-1", "1 1", "yes!"}) {
+  for (const char* off :
+       {"0", "false", "off", "no", "2", "11", "tru", "enabled", "y", "-1", "1 1", "yes!"}) {
     Set("MLXCEL_MLA_ABSORBED", off);
     EXPECT_EQ(AttentionFromEnvironment(), Attention::kDecompressed) << off;
   }
+  for (const char* unset : {"", " ", "\t\n"}) {
+    Set("MLXCEL_MLA_ABSORBED", unset);
+    EXPECT_EQ(AttentionFromEnvironment(), Attention::kAuto) << unset;
+  }
   Set("MLXCEL_MLA_ABSORBED", nullptr);
-  EXPECT_EQ(AttentionFromEnvironment(), Attention::kDecompressed);
+  EXPECT_EQ(AttentionFromEnvironment(), Attention::kAuto);
 }
 
 TEST_F(Switches, SplitNeedsAbsorbed) {
   std::string note;
   Set("MLXCEL_MLA_SPLIT_KV", "1");
-  EXPECT_EQ(AttentionFromEnvironment(&note), Attention::kDecompressed);
+  EXPECT_EQ(AttentionFromEnvironment(&note), Attention::kAuto);
   EXPECT_NE(note.find("no effect without MLXCEL_MLA_ABSORBED"), std::string::npos);
   Set("MLXCEL_MLA_ABSORBED", "on");
   EXPECT_EQ(AttentionFromEnvironment(&note), Attention::kSplitKv);
   EXPECT_TRUE(note.empty());
+  Set("MLXCEL_MLA_ABSORBED", "off");
+  EXPECT_EQ(AttentionFromEnvironment(&note), Attention::kDecompressed);
+  EXPECT_FALSE(note.empty());
+  Set("MLXCEL_MLA_ABSORBED", "on");
   Set("MLXCEL_MLA_SPLIT_KV", "perhaps");
   EXPECT_EQ(AttentionFromEnvironment(&note), Attention::kAbsorbed);
 }

@@ -1,0 +1,72 @@
+#include "attention/costs.h"
+
+#include <algorithm>
+
+#include "attention/paths.h"
+#include "kernels/latent_unit.h"
+
+namespace mla {
+namespace {
+
+// Factors over a multiply-add of a matrix product: of an absorbed pair, of an up-projected pair
+// (its products are short, and its softmax counts); what begins and ends a task and what merges, in
+// keys of 16 heads. From mla bench crossover on processors with AVX2, AVX-512 and AMX;
+// docs/kernels.
+struct Factors {
+  double absorbed, up;
+  SplitCosts split;
+};
+constexpr Factors kVectors = {0.7, 2.0, {56, 4, 8}};
+constexpr Factors kBf16Dot = {0.45, 2.0, {56, 6, 12}};
+constexpr Factors kInt8 = {0.5, 2.0, {56, 6, 12}};
+constexpr Factors kTiles = {0.25, 2.0, {40, 9, 16}};
+
+const Factors& FactorsOf(const LatentFormat& format) {
+  if (format.type == Elem::kInt8) return kInt8;
+  if (LatentProducts(format) == nullptr) return kVectors;
+  return LatentUnit() == DotUnit::kAmxBf16 ? kTiles : kBf16Dot;
+}
+
+}  // namespace
+
+AttentionCosts ExpectedCosts(const MlaGeometry& geometry, const LatentFormat& format) {
+  const Factors& factors = FactorsOf(format);
+  AttentionCosts costs(geometry);
+  costs.absorbed_pair *= factors.absorbed;
+  costs.up_pair *= factors.up;
+  costs.split = factors.split;
+  return costs;
+}
+
+int64_t AbsorbedRowLimit(const MlaGeometry& g) {
+  constexpr int64_t kMost = 64;
+  const int64_t saving = 2 * g.kv_rank - g.nope - g.v_dim;
+  if (saving <= 0) return kMost;
+  return std::clamp<int64_t>(g.kv_rank * (g.nope + g.v_dim) / saving, 1, kMost);
+}
+
+AttentionCosts::AttentionCosts(const MlaGeometry& g)
+    : absorbed_pair(static_cast<double>(2 * g.kv_rank + g.rope)),
+      absorbed_row(static_cast<double>(g.kv_rank * (g.nope + g.v_dim))),
+      up_key(absorbed_row),
+      up_pair(static_cast<double>(g.qk_dim() + g.v_dim)) {}
+
+bool PreferAbsorbed(const MlaGeometry& g, const AttentionCosts& costs, int threads, int64_t rows,
+                    int64_t window) {
+  // The last row sees the window, the others one key less each.
+  const auto r = static_cast<double>(rows);
+  const double pairs = r * static_cast<double>(window) - r * (r - 1) / 2;
+  const auto heads = static_cast<double>(g.heads);
+  const auto padded = static_cast<double>(PaddedHeads(g.heads));
+  const double absorbed = (pairs * costs.absorbed_pair * padded + r * costs.absorbed_row * heads) /
+                          static_cast<double>(threads);
+  // One task per head and block of rows; each block up-projects its own window.
+  const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
+  const double tasks = heads * static_cast<double>(blocks);
+  const double task = static_cast<double>(window) * costs.up_key +
+                      pairs / static_cast<double>(blocks) * costs.up_pair;
+  const double per_thread = tasks / static_cast<double>(threads);
+  return absorbed <= task * std::max(per_thread, 1.0);
+}
+
+}  // namespace mla
