@@ -62,7 +62,7 @@ void KvCache::Extend(int64_t count) {
   const int64_t last = (offset_ + count - 1) / kSegmentTokens;
   const int64_t bytes = CheckedMul(layers_, layer_bytes_, "cache segment");
   while (first_segment_ + static_cast<int64_t>(segments_.size()) <= last) {
-    segments_.emplace_back(bytes);
+    segments_.emplace_back(bytes, Pages::kHuge);
   }
   offset_ += count;
 }

@@ -9,12 +9,16 @@
 
 namespace mla {
 
+/// kHuge: the system is asked for pages of 2 MiB where a buffer fills them, which become resident
+/// as a whole. For memory that is read again and again and is full sooner or later.
+enum class Pages { kUsual, kHuge };
+
 /// Owns `bytes` of memory aligned to 64 bytes (to a page for 64 KiB and more). Movable.
 class Buffer {
  public:
   Buffer() = default;
   /// Throws kBadInput if bytes is negative, kResource if the memory is not to be had.
-  explicit Buffer(int64_t bytes);
+  explicit Buffer(int64_t bytes, Pages pages = Pages::kUsual);
   ~Buffer();
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept;

@@ -1,6 +1,7 @@
 #include "tensor/buffer.h"
 
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,25 @@ TEST(Buffer, IsAlignedAndZero) {
     buffer.as<char>()[bytes - 1] = 1;
   }
   EXPECT_EQ(Buffer(0).data(), nullptr);
+}
+
+TEST(Buffer, BeginsAtAHugePageWhereItFillsOne) {
+  constexpr int64_t kHugePage = 2 << 20;
+  for (const int64_t bytes : {int64_t{100}, kHugePage - 1, kHugePage, 3 * kHugePage + 1}) {
+    // Neighbours: what is given back around one must not be another's.
+    const Buffer before(bytes, Pages::kHuge);
+    const Buffer buffer(bytes, Pages::kHuge);
+    const Buffer after(bytes, Pages::kHuge);
+    for (const Buffer* b : {&before, &buffer, &after}) {
+      EXPECT_EQ(b->bytes(), bytes);
+      if (bytes >= kHugePage) {
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(b->data()) % kHugePage, 0u);
+      }
+      ASSERT_EQ(b->as<char>()[0], 0);
+      ASSERT_EQ(b->as<char>()[bytes - 1], 0);
+      std::memset(b->data(), 1, static_cast<size_t>(bytes));
+    }
+  }
 }
 
 TEST(Buffer, Moves) {
