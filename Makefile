@@ -28,7 +28,7 @@ generate: build
 	@"$(BUILD)/mla" generate -m "$(MODEL)" -p "$$PROMPT" $(ARGS)
 
 test:
-	@tools/install_deps.sh build test
+	@tools/install_deps.sh build test bench
 	@tools/install_deps.sh neon || echo 'The stage neon will fail; STAGES="..." leaves it out.' >&2
 	@tools/run_tests.sh $(STAGES)
 
