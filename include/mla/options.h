@@ -53,8 +53,8 @@ struct SessionOptions {
   /// Most tokens in the cache. 0: the model's trained length, or as many as fit into memory.
   int64_t context = 0;
   int64_t prefill_chunk = 512;  ///< most tokens per forward pass
-  /// The bits of a latent cache's attention depend on nothing but the sequence: not on threads,
-  /// batch or prefill_chunk. Slower: every row runs absorbed, chunks are cut by position.
+  /// The bits of attention depend on nothing but the sequence: not on threads, batch or
+  /// prefill_chunk. Slower: every row on a latent cache runs absorbed, chunks are cut by position.
   bool deterministic = false;
 };
 

@@ -26,8 +26,9 @@ struct AttentionPolicy {
   AttentionPolicy(DecodeMode m = DecodeMode::kComposed) : mode(m) {}  // NOLINT
 
   DecodeMode mode;
-  /// Chunks are cut by position alone and every row runs absorbed on a latent cache, so that a
-  /// row's bits depend on nothing but its sequence: not on threads, batch or rows per step.
+  /// Chunks are cut by position alone, every row runs absorbed on a latent cache and in blocks of
+  /// few on a decompressed one, so that a row's bits depend on nothing but its sequence: not on
+  /// threads, batch or rows per step.
   bool deterministic = false;
   /// Forces the form of multi-row steps on a latent cache: most rows that run absorbed. -1: the
   /// expected costs decide (kAuto), or AbsorbedRowLimit (forced modes).

@@ -16,13 +16,19 @@ struct HeadBlock {
   int64_t end = 0;  // one past the last position that any row sees
 };
 
+// Blocks of many rows sum in another order than those of few, so a deterministic policy has only
+// blocks of few, whatever the step.
+int64_t BlockRows(const AttentionCall& call) {
+  return call.policy.deterministic ? kConvertFrom - 1 : kRowBlock;
+}
+
 HeadBlock BeginBlock(const AttentionCall& call, const AttentionItem& item, int64_t block,
                      int64_t head, float* memory) {
   const MlaGeometry& g = *call.geometry;
   HeadBlock b;
-  const int64_t first = block * kRowBlock;
+  const int64_t first = block * BlockRows(call);
   b.row = item.first_row + first;
-  b.queries.count = std::min(kRowBlock, item.rows - first);
+  b.queries.count = std::min(BlockRows(call), item.rows - first);
   b.queries.stride = g.heads * g.qk_dim();
   b.queries.q = call.q + b.row * b.queries.stride + head * g.qk_dim();
   b.queries.first_position = item.position + first;
@@ -45,20 +51,22 @@ void EndBlock(OpContext& context, const AttentionCall& call, const HeadBlock& b,
   context.kernels.attend_finish(finish);
 }
 
-int64_t Blocks(const AttentionItem& item) { return (item.rows + kRowBlock - 1) / kRowBlock; }
+int64_t Blocks(const AttentionCall& call, const AttentionItem& item) {
+  return (item.rows + BlockRows(call) - 1) / BlockRows(call);
+}
 
 }  // namespace
 
 void RunUpProjected(OpContext& context, const AttentionCall& call, const AttentionItem& item) {
   const MlaGeometry& g = *call.geometry;
   const KernelTable& kernels = context.kernels;
-  context.pool.Run(Blocks(item) * g.heads, [&](int64_t task, int thread) {
+  context.pool.Run(Blocks(call, item) * g.heads, [&](int64_t task, int thread) {
     const int64_t head = task % g.heads;
     float* latent = context.scratch.Get(thread);           // [64, Rk + r]
     float* k = latent + kAttendTileRows * g.latent_dim();  // [64, n + r]
     float* v = k + kAttendTileRows * g.qk_dim();           // [64, v]
     // The longest blocks first: they take the most time.
-    const int64_t block = Blocks(item) - 1 - task / g.heads;
+    const int64_t block = Blocks(call, item) - 1 - task / g.heads;
     const HeadBlock b = BeginBlock(call, item, block, head, v + kAttendTileRows * g.v_dim);
     const WeightView uk = call.fold->Uk(g, head);
     const WeightView uv = call.fold->Uv(g, head);
@@ -81,12 +89,15 @@ void RunDecompressed(OpContext& context, const AttentionCall& call) {
   const MlaGeometry& g = *call.geometry;
   const KernelTable& kernels = context.kernels;
   int64_t blocks = 0;
-  for (const AttentionItem& item : call.items) blocks += Blocks(item);
+  for (const AttentionItem& item : call.items) blocks += Blocks(call, item);
   context.pool.Run(blocks * g.heads, [&](int64_t task, int thread) {
     const int64_t head = task % g.heads;
     int64_t block = blocks - 1 - task / g.heads;
     const AttentionItem* item = call.items.data();
-    while (block >= Blocks(*item)) block -= Blocks(*item++);
+    while (block >= Blocks(call, *item)) {
+      block -= Blocks(call, *item);
+      ++item;
+    }
     float* k = context.scratch.Get(thread);       // [64, n + r]
     float* v = k + kAttendTileRows * g.qk_dim();  // [64, v]
     const HeadBlock b = BeginBlock(call, *item, block, head, v + kAttendTileRows * g.v_dim);
