@@ -36,6 +36,8 @@ struct BenchOptions {
 struct BenchPeaks {
   double read_gbps = 0;                  ///< memory read, all threads, 1e9 bytes/s
   std::map<std::string, double> tflops;  ///< by ISA, all threads, 1e12 FLOP/s
+  /// By unit that works in every thread (see BenchRow::kernel), all threads, 1e12 operations/s.
+  std::map<std::string, double> units;
 };
 
 /// Sizes that follow from the geometry and dtype.

@@ -74,12 +74,17 @@ JsonText RowJson(const BenchRow& row, int64_t layers) {
 JsonText ReportJson(const BenchReport& report) {
   JsonText tflops;
   for (const auto& [isa, value] : report.peaks.tflops) tflops.Add(isa, value);
+  JsonText units;
+  for (const auto& [unit, value] : report.peaks.units) units.Add(unit, value);
   std::vector<JsonText> rows;
   for (const BenchRow& row : report.rows) {
     rows.push_back(RowJson(row, report.geometry.layers));
   }
   return JsonText()
-      .Add("peaks", JsonText().Add("read_gbps", report.peaks.read_gbps).Add("tflops", tflops))
+      .Add("peaks", JsonText()
+                        .Add("read_gbps", report.peaks.read_gbps)
+                        .Add("tflops", tflops)
+                        .Add("units", units))
       .Add("geometry", GeometryJson(report.geometry))
       .Add("kv", KvJson(report.kv))
       .Add("rows", rows);
@@ -89,6 +94,9 @@ void PrintPeaks(Output& out, const char* name, const BenchPeaks& peaks) {
   std::string line = fmt::format("{}: read {:.1f} GB/s", name, peaks.read_gbps);
   for (const auto& [isa, value] : peaks.tflops) {
     line += fmt::format(", {} {:.3f} TFLOP/s", isa, value);
+  }
+  for (const auto& [unit, value] : peaks.units) {
+    line += fmt::format(", {} {:.3f} Top/s", unit, value);
   }
   out.Line(line);
 }

@@ -161,6 +161,8 @@ TEST(MachinePeaks, CoverEveryInstructionSetAndRestoreTheChosenOne) {
     detected += before[i].detected ? 1 : 0;
   }
   EXPECT_EQ(peaks.tflops.size(), detected);
+  EXPECT_EQ(peaks.units.count("fma"), 1u);
+  for (const auto& [unit, tops] : peaks.units) EXPECT_GT(tops, 1e-5) << unit;
   for (const auto& [isa, tflops] : peaks.tflops) {
     EXPECT_GT(tflops, 1e-5) << isa;
     EXPECT_LT(tflops, 1000) << isa;
