@@ -8,18 +8,18 @@
 namespace mla {
 namespace {
 
-// Factors over a multiply-add of a matrix product: of an absorbed pair, of an up-projected pair
-// (its products are short, and its softmax counts); what begins and ends a task and what merges, in
-// keys of 16 heads. From mla bench crossover on processors with AVX2, AVX-512 and AMX;
-// docs/kernels.
+// Factors over a multiply-add of up-projection: of an absorbed pair, of the projections of an
+// absorbed row (of few rows at a time), of an up-projected pair (its products are short, and its
+// softmax counts); then SplitCosts. From mla bench crossover on processors with AVX2, AVX-512 and
+// AMX.
 struct Factors {
-  double absorbed, up;
+  double absorbed, row, up;
   SplitCosts split;
 };
-constexpr Factors kVectors = {0.7, 2.0, {56, 4, 8}};
-constexpr Factors kBf16Dot = {0.45, 2.0, {56, 6, 12}};
-constexpr Factors kInt8 = {0.5, 2.0, {56, 6, 12}};
-constexpr Factors kTiles = {0.25, 2.0, {40, 9, 16}};
+constexpr Factors kVectors = {0.7, 1.3, 1.2, {56, 4, 8, 0.1}};
+constexpr Factors kBf16Dot = {0.45, 1.3, 1.2, {56, 6, 12, 0.2}};
+constexpr Factors kInt8 = {0.5, 1.3, 1.2, {56, 6, 12, 0.2}};
+constexpr Factors kTiles = {0.15, 1.3, 1.2, {40, 9, 16, 0.4}};
 
 const Factors& FactorsOf(const LatentFormat& format) {
   if (format.type == Elem::kInt8) return kInt8;
@@ -33,6 +33,7 @@ AttentionCosts ExpectedCosts(const MlaGeometry& geometry, const LatentFormat& fo
   const Factors& factors = FactorsOf(format);
   AttentionCosts costs(geometry);
   costs.absorbed_pair *= factors.absorbed;
+  costs.absorbed_row *= factors.row;
   costs.up_pair *= factors.up;
   costs.split = factors.split;
   return costs;
@@ -58,7 +59,9 @@ bool PreferAbsorbed(const MlaGeometry& g, const AttentionCosts& costs, int threa
   const double pairs = r * static_cast<double>(window) - r * (r - 1) / 2;
   const auto heads = static_cast<double>(g.heads);
   const auto padded = static_cast<double>(PaddedHeads(g.heads));
-  const double absorbed = (pairs * costs.absorbed_pair * padded + r * costs.absorbed_row * heads) /
+  // Beginning and ending a task costs each of its rows as much as so many keys.
+  const double absorbed = ((pairs + r * costs.split.task_keys) * costs.absorbed_pair * padded +
+                           r * costs.absorbed_row * heads) /
                           static_cast<double>(threads);
   // One task per head and block of rows; each block up-projects its own window.
   const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;

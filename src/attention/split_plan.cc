@@ -35,7 +35,8 @@ void Expect(BalancedPlan& plan, int64_t units, int threads, const SplitCosts& co
       const int64_t keys = p.ChunkEnd(chunk) - p.ChunkBegin(chunk);
       for (int64_t unit = 0; unit < units; unit += plan.task_units) {
         const auto mine = static_cast<double>(std::min(plan.task_units, units - unit));
-        const double cost = mine * (static_cast<double>(keys) + costs.task_keys);
+        const double cost =
+            static_cast<double>(keys) * (mine + costs.key_units) + mine * costs.task_keys;
         tasks.push_back(cost);
         work += cost;
       }
@@ -95,18 +96,25 @@ BalancedPlan PlanBalanced(std::span<const SplitPlan> windows, int64_t units, int
     total += w.end - w.begin;
   }
   BalancedPlan best;
+  // Chunks must promise some gain: their states are written, read again and merged.
+  constexpr double kGain = 0.94;
+  double one_pass = 0;
   const auto consider = [&](int64_t target, int64_t task_units) {
     BalancedPlan plan;
     plan.task_units = task_units;
     for (const SplitPlan& w : windows) plan.plans.push_back(EqualChunks(w, target));
     Expect(plan, units, threads, costs);
-    if (best.plans.empty() || plan.makespan < best.makespan) best = std::move(plan);
+    const double needed = target < total ? kGain * one_pass : best.makespan;
+    if (best.plans.empty() || plan.makespan < std::min(needed, best.makespan)) {
+      best = std::move(plan);
+    }
   };
   const int64_t widest = std::min(units, most_units);
   for (int64_t task_units = widest;; task_units = (task_units + 1) / 2) {
     consider(total, task_units);
     if (task_units == 1) break;
   }
+  one_pass = best.makespan;
   const int64_t groups = (units + widest - 1) / widest;
   for (int64_t per_thread = 1; per_thread <= 6; ++per_thread) {
     const int64_t chunks = std::max<int64_t>(1, per_thread * threads / groups);

@@ -35,6 +35,7 @@ struct SplitCosts {
   double task_keys = 32;   ///< beginning and finishing a task, per unit of heads
   double merge_keys = 8;   ///< merging one partial, per unit of heads
   double region_keys = 8;  ///< what the merge costs however small it is
+  double key_units = 0;    ///< what a key costs a task however few its heads, in units of heads
 
   bool operator==(const SplitCosts&) const = default;
 };

@@ -113,7 +113,7 @@ class RowsBench {
   }
   void FillCaches();
   std::vector<Arm> MakeArms(int64_t context, int64_t rows) const;
-  void Step(Arm& arm, int64_t context, int64_t rows);
+  void Step(Arm& arm, int64_t context, int64_t rows, PathStats& stats);
   double Flop(const Arm& arm, int64_t context, int64_t rows) const;
 
   const RowsOptions& options_;
@@ -172,7 +172,7 @@ std::vector<Arm> RowsBench::MakeArms(int64_t context, int64_t rows) const {
   return arms;
 }
 
-void RowsBench::Step(Arm& arm, int64_t context, int64_t rows) {
+void RowsBench::Step(Arm& arm, int64_t context, int64_t rows, PathStats& stats) {
   const bool latent = arm.layout == CacheLayout::kLatent;
   const AttentionItem item{latent ? &latent_ : &decompressed_, 0, rows, context - rows};
   AttentionCall call;
@@ -182,7 +182,7 @@ void RowsBench::Step(Arm& arm, int64_t context, int64_t rows) {
   call.out = arm.out.data();
   call.items = {&item, 1};
   call.policy = arm.policy;
-  call.stats = &arm.stats;
+  call.stats = &stats;
   RunAttention(op_, latent ? workspace_ : plain_, call);
 }
 
@@ -210,16 +210,15 @@ RowsCell RowsBench::Measure(int64_t context, int64_t rows) {
   cell.context = context;
   cell.rows = rows;
   std::vector<Arm> arms = MakeArms(context, rows);
-  for (int64_t i = 0; i <= options_.repeats; ++i) {
+  PathStats untimed;
+  for (int64_t i = 0; i < options_.repeats; ++i) {
     for (size_t a = 0; a < arms.size(); ++a) {
       Arm& arm = arms[(a + static_cast<size_t>(i)) % arms.size()];
+      // Once untimed: the arm before has left the caches, and the clock, to itself.
+      Step(arm, context, rows, untimed);
       const auto start = Clock::now();
-      Step(arm, context, rows);
-      if (i > 0) {
-        arm.ms.push_back(Milliseconds(start));
-      } else {
-        arm.stats.Reset();
-      }
+      Step(arm, context, rows, arm.stats);
+      arm.ms.push_back(Milliseconds(start));
     }
   }
   double best = 0, automatic = 0;
