@@ -7,7 +7,6 @@
 #include "attention/kv_cache.h"
 #include "kernel_bench.h"
 #include "kernels/isa.h"
-#include "kernels/latent_int8.h"
 #include "kernels/latent_unit.h"
 
 namespace mla {
@@ -23,30 +22,29 @@ struct Variant {
   Elem type;
   std::string isa;
   std::string unit;
-  DotUnit products = DotUnit::kFma;  // of bf16 rows
-  bool int8_dot = true;              // of int8 rows
+  DotUnit products = DotUnit::kFma;
 };
 
 void Choose(const Variant& v) {
   ForceIsaByName(v.isa);
   SetLatentUnit(v.products);
-  UseInt8DotUnit(v.int8_dot);
 }
 
 std::vector<Variant> Variants(const std::string& isa) {
   std::vector<Variant> variants;
-  for (const DotUnit unit : {DotUnit::kFma, DotUnit::kBf16Dot, DotUnit::kAmxBf16}) {
-    if (DotUnitFitsIsa(unit, isa) && TryDotUnit(unit).empty()) {
-      variants.push_back(
-          {.type = Elem::kBf16, .isa = isa, .unit = DotUnitName(unit), .products = unit});
+  const auto add = [&](Elem type, LatentKind kind) {
+    for (const DotUnit unit : kDotUnits) {
+      if (!LatentUnitServes(unit, kind) || !DotUnitFitsIsa(unit, isa)) continue;
+      if (!TryDotUnit(unit).empty()) continue;
+      SetLatentUnit(unit);
+      const std::string name = LatentKernelName(type);
+      // A VNNI unit of another width than the ISA's is not used.
+      const bool used = kind == LatentKind::k16Bit || unit == DotUnit::kFma || name != "pairs";
+      if (used) variants.push_back({.type = type, .isa = isa, .unit = name, .products = unit});
     }
-  }
-  for (const bool dot : {false, true}) {
-    UseInt8DotUnit(dot);
-    const std::string family = Int8LatentFamily();
-    if (dot && family == variants.back().unit) continue;
-    variants.push_back({.type = Elem::kInt8, .isa = isa, .unit = family, .int8_dot = dot});
-  }
+  };
+  add(Elem::kBf16, LatentKind::k16Bit);
+  add(Elem::kInt8, LatentKind::kInt8);
   return variants;
 }
 

@@ -15,14 +15,16 @@
 namespace mla {
 namespace {
 
-// Names beside those of kernels/isa.h: an ISA, with a unit for bf16 latents.
+// Names beside those of kernels/isa.h: an ISA, with a unit for bf16 latents, and perhaps one for
+// int8 latents (kFma: as with the ISA alone).
 struct UnitName {
   const char* name;
   const char* isa;
   DotUnit unit;
+  DotUnit int8_unit;
 };
-constexpr UnitName kUnitNames[] = {{"amx", "avx512", DotUnit::kAmxBf16},
-                                   {"avx512_bf16", "avx512", DotUnit::kBf16Dot}};
+constexpr UnitName kUnitNames[] = {{"amx", "avx512", DotUnit::kAmxBf16, DotUnit::kAmxInt8},
+                                   {"avx512_bf16", "avx512", DotUnit::kBf16Dot, DotUnit::kFma}};
 
 const UnitName* FindUnit(const std::string& name) {
   const auto* found = std::find_if(std::begin(kUnitNames), std::end(kUnitNames),
@@ -44,15 +46,43 @@ struct Choice {
   bool forced = false;
 };
 
+// kFma would take the place of the other kind's unit too.
+void Use(DotUnit unit) {
+  if (unit != DotUnit::kFma) SetLatentUnit(unit);
+}
+
+void UseUnitsOf(const UnitName& name) {
+  Use(name.unit);
+  Use(name.int8_unit);
+}
+
+const UnitProbe& Find(const MachineProbe& probe, DotUnit unit) {
+  return *std::find_if(probe.units.begin(), probe.units.end(),
+                       [&](const UnitProbe& u) { return u.unit == unit; });
+}
+
+// The vector unit for int8 latents that goes with the ISA: there are kernels for its own width
+// only.
+void SetVnniUnit(const MachineProbe& probe) {
+  for (const DotUnit unit : {DotUnit::kVnni512, DotUnit::kVnni256}) {
+    if (!Find(probe, unit).usable || !DotUnitFitsIsa(unit, probe.isa)) continue;
+    SetLatentUnit(unit);
+    return;
+  }
+}
+
 // Changes nothing if it throws.
 void ForceName(Choice& choice, const std::string& name) {
   const UnitName* unit = FindUnit(name);
   if (unit != nullptr) {
-    const std::string why_not = TryDotUnit(unit->unit);
-    if (!why_not.empty()) Refuse(*unit, why_not);
+    for (DotUnit needed : {unit->unit, unit->int8_unit}) {
+      const std::string why_not = TryDotUnit(needed);
+      if (!why_not.empty()) Refuse(*unit, why_not);
+    }
   }
   ForceIsaByName(unit != nullptr ? unit->isa : name);
-  SetLatentUnit(unit != nullptr ? unit->unit : DotUnit::kFma);
+  SetLatentUnit(DotUnit::kFma);
+  if (unit != nullptr) UseUnitsOf(*unit);
   choice.unit = unit;
   choice.forced = !name.empty();
 }
@@ -96,23 +126,28 @@ std::string IsaInUse() {
 void ChooseLatentUnit(ThreadPool& pool, Compute compute, const LogSink& log) {
   Choice& choice = TheChoice();
   std::lock_guard<std::mutex> lock(choice.mutex);
-  const bool none_but_fma =
-      std::none_of(std::begin(kUnitNames), std::end(kUnitNames),
-                   [](const UnitName& n) { return DetectDotUnit(n.unit).named; });
-  if (compute == Compute::kF32 || none_but_fma || (choice.forced && choice.unit == nullptr)) {
+  const bool none_but_fma = std::none_of(std::begin(kDotUnits), std::end(kDotUnits), [](DotUnit u) {
+    return u != DotUnit::kFma && DetectDotUnit(u).named;
+  });
+  if (none_but_fma) {
     SetLatentUnit(DotUnit::kFma);
     return;
   }
   const MachineProbe& probe = ProbeMachine(pool);
   LogRemark(probe, log);
-  if (choice.unit == nullptr) {
-    SetLatentUnit(probe.BestUnit(LatentKind::k16Bit).value_or(DotUnit::kFma));
-    return;
+  SetLatentUnit(DotUnit::kFma);
+  SetVnniUnit(probe);
+  if (compute == Compute::kF32) return;
+  if (choice.unit != nullptr) {
+    for (DotUnit needed : {choice.unit->unit, choice.unit->int8_unit}) {
+      const UnitProbe& unit = Find(probe, needed);
+      if (!unit.usable) Refuse(*choice.unit, unit.why_not);
+    }
+    UseUnitsOf(*choice.unit);
+  } else if (!choice.forced) {
+    Use(probe.BestUnit(LatentKind::k16Bit).value_or(DotUnit::kFma));
+    if (probe.BestUnit(LatentKind::kInt8) == DotUnit::kAmxInt8) Use(DotUnit::kAmxInt8);
   }
-  for (const UnitProbe& unit : probe.units) {
-    if (unit.unit == choice.unit->unit && !unit.usable) Refuse(*choice.unit, unit.why_not);
-  }
-  SetLatentUnit(choice.unit->unit);
 }
 
 void ForceIsa(const std::string& name) {

@@ -18,11 +18,12 @@ void EnsureIsaChosen();
 /// The chosen ISA by the name that was forced, "amx" for one, else as kernels/isa.h names it.
 std::string IsaInUse();
 
-/// Sets the unit for bf16 latents (kernels/latent_unit.h), for the whole process: fp32
+/// Sets the units for latents (kernels/latent_unit.h), for the whole process. For bf16: fp32
 /// multiply-adds with Compute::kF32 or an ISA forced without a unit, the unit of a forced name that
-/// has one, else whichever the probe of this machine found fastest; what the probe remarks goes to
-/// `log`. After the ISA was chosen. Throws kUsage if a forced unit does not work in every thread of
-/// the pool.
+/// has one, else whichever the probe of this machine found fastest. For int8: VNNI as the ISA has
+/// it; AMX with "amx" and where nothing was forced and the probe found it fastest. What the probe
+/// remarks goes to `log`. After the ISA was chosen. Throws kUsage if a forced unit does not work in
+/// every thread of the pool.
 void ChooseLatentUnit(ThreadPool& pool, Compute compute, const LogSink& log);
 
 }  // namespace mla

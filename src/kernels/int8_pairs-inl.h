@@ -1,6 +1,6 @@
 // Products of pairs of 16-bit integers, and int8 rows laid out for them. Re-included once per
 // target.
-// Called by: kernels/latent_int8.cc. Thread-safety: pure functions.
+// Called by: kernels/latent_int8.cc, int8_products-inl.h. Thread-safety: pure functions.
 
 // clang-format off
 #if defined(MLA_KERNELS_INT8_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)

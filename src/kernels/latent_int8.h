@@ -1,7 +1,7 @@
 // Absorbed attention over int8 latent rows: how a row is stored, and the kernel behind
 // kernels/latent.h for it.
 // Called by: kernels/latent.cc, attention/kv_cache.cc, tests. Thread-safety: pure functions on
-// their arguments; UseInt8DotUnit before kernels run.
+// their arguments.
 #ifndef MLA_KERNELS_LATENT_INT8_H_
 #define MLA_KERNELS_LATENT_INT8_H_
 
@@ -40,11 +40,9 @@ void LatentInt8Begin(const LatentTask& task) noexcept;
 void LatentInt8Tile(const LatentTask& task, const LatentTileRows& tile) noexcept;
 void LatentInt8Finish(const LatentTask& task) noexcept;
 
-/// "vnni512", "vnni256" (VPDPWSSD, proven by kernels/x86/dot_units.h), or "pairs": products of
-/// 16-bit pairs in plain vectors. Of the ISA that is chosen at the moment. All give the same bits.
+/// The family that int8 rows get at the moment: "amx-int8", "vnni512", "vnni256" (VPDPWSSD), or
+/// "pairs": products of 16-bit pairs in plain vectors. All but the first give the same bits.
 const char* Int8LatentFamily() noexcept;
-/// False: "pairs" even where the processor has a dot unit. For tests and comparisons.
-void UseInt8DotUnit(bool use) noexcept;
 
 namespace reference {
 void LatentInt8Tile(const LatentTask& task, const LatentTileRows& tile) noexcept;

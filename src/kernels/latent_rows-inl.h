@@ -1,6 +1,7 @@
 // Pieces of stored latent rows as fp32 vectors, and the order of their columns. Re-included once
 // per target.
-// Called by: kernels/latent.cc. Thread-safety: pure functions on their arguments.
+// Called by: kernels/latent.cc and what it includes. Thread-safety: pure functions on their
+// arguments.
 
 // clang-format off
 #if defined(MLA_KERNELS_LATENT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,4 +1,4 @@
-// Names of ISAs that come with a unit for bf16 latents, and the choice of that unit.
+// Names of ISAs that come with units for latents, and the choice of the units.
 #include "engine/isas.h"
 
 #include <algorithm>
@@ -18,8 +18,19 @@ namespace {
 struct Named {
   const char* name;
   DotUnit unit;
+  bool tiles;
 };
-constexpr Named kNamed[] = {{"avx512_bf16", DotUnit::kBf16Dot}, {"amx", DotUnit::kAmxBf16}};
+constexpr Named kNamed[] = {{"avx512_bf16", DotUnit::kBf16Dot, false},
+                            {"amx", DotUnit::kAmxBf16, true}};
+
+// The vector unit that int8 latents get on an ISA: of its own width.
+DotUnit VnniOf(const std::string& isa) {
+  for (const DotUnit unit : {DotUnit::kVnni512, DotUnit::kVnni256}) {
+    if (DotUnitFitsIsa(unit, isa) && TryDotUnit(unit).empty()) return unit;
+  }
+  return DotUnit::kFma;
+}
+DotUnit Int8Unit() { return LatentUnit(LatentKind::kInt8); }
 
 std::string Chosen() {
   std::string chosen;
@@ -59,8 +70,10 @@ TEST_F(IsasTest, AUnitIsForcedByNameOrRefusedWithTheReason) {
     EXPECT_EQ(LatentUnit(), n.unit);
     ChooseLatentUnit(pool_, Compute::kAuto, {});
     EXPECT_EQ(LatentUnit(), n.unit);
+    EXPECT_EQ(Int8Unit(), n.tiles ? DotUnit::kAmxInt8 : VnniOf("avx512"));
     ChooseLatentUnit(pool_, Compute::kF32, {});
     EXPECT_EQ(LatentUnit(), DotUnit::kFma);
+    EXPECT_EQ(Int8Unit(), VnniOf("avx512"));
     ForceIsa("");
     EXPECT_EQ(Chosen(), before);
   }
@@ -81,12 +94,15 @@ TEST_F(IsasTest, TheVariableTakesTheSameNames) {
   }
 }
 
-TEST_F(IsasTest, AnIsaWithoutUnitMeansMultiplyAdds) {
+TEST_F(IsasTest, AnIsaWithoutUnitMeansVectors) {
   for (const Isa& isa : CompiledIsas()) {
     if (!isa.detected) continue;
     ForceIsa(isa.name);
     ChooseLatentUnit(pool_, Compute::kAuto, {});
     EXPECT_EQ(LatentUnit(), DotUnit::kFma) << isa.name;
+    EXPECT_EQ(Int8Unit(), VnniOf(isa.name)) << isa.name;
+    EXPECT_STREQ(LatentKernelName(Elem::kInt8),
+                 Int8Unit() == DotUnit::kFma ? "pairs" : DotUnitName(Int8Unit()));
     EXPECT_EQ(IsaInUse(), isa.name);
   }
 }
@@ -94,7 +110,10 @@ TEST_F(IsasTest, AnIsaWithoutUnitMeansMultiplyAdds) {
 TEST_F(IsasTest, WithoutANameTheFastestUnitIsChosen) {
   ForceIsa("");
   ChooseLatentUnit(pool_, Compute::kAuto, {});
-  EXPECT_EQ(LatentUnit(), ProbeMachine(pool_).BestUnit(LatentKind::k16Bit));
+  const MachineProbe& probe = ProbeMachine(pool_);
+  EXPECT_EQ(LatentUnit(), probe.BestUnit(LatentKind::k16Bit));
+  const bool tiles = probe.BestUnit(LatentKind::kInt8) == DotUnit::kAmxInt8;
+  EXPECT_EQ(Int8Unit(), tiles ? DotUnit::kAmxInt8 : VnniOf(ChosenIsa()));
   ChooseLatentUnit(pool_, Compute::kF32, {});
   EXPECT_EQ(LatentUnit(), DotUnit::kFma);
 }

@@ -293,12 +293,21 @@ TEST(LatentAmxModel, HeadsBeyondSixteenAreNotPadded) {
   EXPECT_EQ(cost(32), 4 * 64 * 20 + 32 * 64);
 }
 
-TEST(LatentUnit, OnlyUnitsFor16BitLatents) {
-  EXPECT_EQ(LatentUnit(), DotUnit::kFma);
-  for (DotUnit unit : {DotUnit::kVnni512, DotUnit::kVnni256, DotUnit::kAmxInt8}) {
-    EXPECT_THROW(SetLatentUnit(unit), Error);
-    EXPECT_EQ(LatentUnit(), DotUnit::kFma);
+TEST(LatentUnit, EachUnitServesOneKindOfLatents) {
+  for (DotUnit unit : kDotUnits) {
+    const bool int8 = LatentUnitServes(unit, LatentKind::kInt8);
+    EXPECT_EQ(unit == DotUnit::kFma, int8 && LatentUnitServes(unit, LatentKind::k16Bit));
+    if (AmxBf16Products() == nullptr && unit != DotUnit::kFma) {
+      EXPECT_THROW(SetLatentUnit(unit), Error);
+      continue;
+    }
+    SetLatentUnit(DotUnit::kFma);
+    SetLatentUnit(unit);
+    EXPECT_EQ(LatentUnit(LatentKind::kInt8), int8 ? unit : DotUnit::kFma);
+    EXPECT_EQ(LatentUnit(LatentKind::k16Bit), int8 ? DotUnit::kFma : unit);
   }
+  SetLatentUnit(DotUnit::kFma);
+  EXPECT_EQ(LatentUnit(LatentKind::kInt8), DotUnit::kFma);
 }
 
 }  // namespace

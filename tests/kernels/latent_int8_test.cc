@@ -1,253 +1,360 @@
-// The kernel over int8 latent rows against plain double, with a bound from its roundings, on every
-// family that this machine has.
+// The kernels over int8 latent rows against double, with bounds from their roundings, on every
+// family that this machine has, and AMX on a model of the tiles too.
+#include "kernels/latent_int8.h"
+
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "base/float16.h"
-#include "kernels/kernel_table.h"
-#include "kernels/latent_int8.h"
-#include "support/compare.h"
-#include "support/random.h"
+#include "kernels/isa.h"
+#include "kernels/latent_unit.h"
+#include "kernels/x86/latent_int8_tiles.h"
+#include "support/latent_case.h"
+#include "support/tile_model.h"
 
 namespace mla {
 namespace {
 
-struct Shape {
-  int64_t rank, rope, heads, rows, window;
-  double spread;  // standard deviation of the scores, about
+constexpr Int8TileProducts kModelProducts = LatentInt8Tiles<ModelTiles>::Products();
+
+KernelTable ModelTable() {
+  KernelTable table = FastKernels();
+  table.name = "model";
+  table.latent_begin = [](const LatentTask& t) noexcept { LatentInt8AmxBegin(t, kModelProducts); };
+  table.latent_tile = [](const LatentTask& t, const LatentTileRows& r) noexcept {
+    LatentInt8AmxTile(t, r, kModelProducts);
+  };
+  table.latent_finish = [](const LatentTask& t) noexcept {
+    LatentInt8AmxFinish(t, kModelProducts);
+  };
+  return table;
+}
+
+// Sets the unit of the name; why it cannot, or "".
+std::string UseFamily(const std::string& name) {
+  SetLatentUnit(DotUnit::kFma);
+  if (name == "reference" || name == "pairs") return "";
+  if (name == "vnni") {
+    for (const DotUnit unit : {DotUnit::kVnni512, DotUnit::kVnni256}) {
+      if (!TryDotUnit(unit).empty()) continue;
+      SetLatentUnit(unit);
+      if (std::string(Int8LatentFamily()) == DotUnitName(unit)) return "";
+    }
+    SetLatentUnit(DotUnit::kFma);
+    return "no VNNI with this ISA";
+  }
+  // The parts around the model's products need AVX-512.
+  const DotUnit unit = name == "model" ? DotUnit::kVnni512 : DotUnit::kAmxInt8;
+  if (!DotUnitFitsIsa(unit, ChosenIsa())) return "not with this ISA";
+  const std::string why_not = TryDotUnit(unit);
+  if (why_not.empty() && name == "amx") SetLatentUnit(unit);
+  return why_not;
+}
+
+class LatentInt8 : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string why_not = UseFamily(GetParam());
+    if (!why_not.empty()) GTEST_SKIP() << GetParam() << ": " << why_not;
+    TileModel::Here() = TileModel();
+  }
+  void TearDown() override {
+    EXPECT_EQ(TileModel::Here().fault, "");
+    EXPECT_EQ(TileModel::Here().config.palette, 0) << "tiles were not released";
+    SetLatentUnit(DotUnit::kFma);
+  }
+
+  LatentInt8Bounds BoundsOf(const LatentCase& c, const LatentCase::Exact& want) const {
+    return name_ == "model" || name_ == "amx" ? Int8AmxBounds(c, want) : Int8VectorBounds(c, want);
+  }
+
+  const std::string name_ = GetParam();
+  const KernelTable table_ = name_ == "model"       ? ModelTable()
+                             : name_ == "reference" ? ReferenceKernels()
+                                                    : FastKernels();
 };
 
-constexpr Shape kShapes[] = {
-    {512, 64, 16, 1, 150, 1},  {512, 64, 20, 1, 64, 3},  {41, 6, 5, 1, 131, 1},
-    {41, 6, 5, 4, 70, 2},      {1, 2, 1, 1, 3, 1},       {64, 16, 8, 3, 200, 6},
-    {33, 2, 33, 2, 65, 1},     {256, 32, 40, 1, 129, 2}, {128, 130, 7, 5, 63, 1},
-    {700, 64, 128, 1, 100, 1}, {30, 8, 3, 9, 64, 1},     {512, 64, 17, 2, 77, 30},
-};
+LatentShape Int8(LatentShape s) {
+  s.type = Elem::kInt8;
+  s.rope_type = Elem::kF16;
+  return s;
+}
 
-struct Result {
-  std::vector<float> out, lse;
-};
-
-class Case {
- public:
-  Case(const Shape& s, uint64_t seed) : shape(s) {
-    Random random(seed);
-    format.type = Elem::kInt8;
-    format.rope_type = Elem::kF16;
-    format.rank = s.rank;
-    format.rope = s.rope;
-    format.row_bytes = Int8RowBytes(s.rank, s.rope);
-    format.rope_offset = Int8RopeOffset(s.rank);
-    const double deviation = s.spread / std::sqrt(static_cast<double>(s.rank + s.rope));
-    q = random.Normals(s.rows * s.heads * (s.rank + s.rope), deviation);
-    // Behind the window a whole tile that must not be read: a scale of NaN reaches every output.
-    rows.assign(static_cast<size_t>((s.window + kLatentTileRows) * format.row_bytes), '\xff');
-    for (int64_t i = 0; i < s.window; ++i) {
-      // Rows of very different size, so that the scales matter.
-      SetRow(i, random.Normals(s.rank + s.rope, i % 5 == 0 ? 3 : i % 3 == 0 ? 0.02 : 1));
-    }
+// Rows of very different size, so that the scales matter.
+LatentCase CaseOf(const LatentShape& shape, uint64_t seed) {
+  LatentCase c(Int8(shape), seed);
+  for (int64_t key = 0; key < c.s.keys; ++key) {
+    const float size = key % 5 == 0 ? 3.0f : key % 3 == 0 ? 0.02f : 1.0f;
+    for (int64_t x = 0; x < c.s.rank + c.s.rope; ++x) c.Value(key, x) *= size;
+    c.PutRow(key);
   }
+  return c;
+}
 
-  void SetRow(int64_t i, const std::vector<float>& values) {
-    char* row = rows.data() + i * format.row_bytes;
-    QuantizeInt8Row(values.data(), shape.rank, row);
-    FromFloat(values.data() + shape.rank, Elem::kF16, row + format.rope_offset, shape.rope);
+void ExpectClose(LatentCase& c, const LatentResult& got, const LatentCase::Exact& want,
+                 const LatentInt8Bounds& bound) {
+  ASSERT_TRUE(c.intact) << "wrote beyond the scratch";
+  for (size_t i = 0; i < want.out.size(); ++i) {
+    ASSERT_NEAR(got.out[i], want.out[i], bound.out * std::max(want.largest_value, 1e-30))
+        << "element " << i;
   }
-
-  std::vector<float> Row(int64_t i) const {
-    const char* row = rows.data() + i * format.row_bytes;
-    std::vector<float> values(static_cast<size_t>(shape.rank + shape.rope));
-    DequantizeInt8Row(row, shape.rank, values.data());
-    ToFloat(row + format.rope_offset, Elem::kF16, values.data() + shape.rank, shape.rope);
-    return values;
-  }
-
-  // Query row i sees the first window - rows + 1 + i keys, in tiles of `tile`.
-  Result Run(const KernelTable& kernels, int64_t tile_rows) const {
-    const int64_t pairs = shape.rows * shape.heads;
-    Result r{std::vector<float>(static_cast<size_t>(pairs * shape.rank), kNaN),
-             std::vector<float>(static_cast<size_t>(pairs), kNaN)};
-    std::vector<float> scratch(
-        static_cast<size_t>(LatentScratchFloats(format, shape.rows, shape.heads) + 16), kNaN);
-    LatentTask task;
-    task.q = q.data();
-    task.q_head_stride = shape.rank + shape.rope;
-    task.q_row_stride = shape.heads * task.q_head_stride;
-    task.rows = shape.rows;
-    task.heads = shape.heads;
-    task.format = format;
-    task.scratch =
-        reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    task.out = r.out.data();
-    task.out_head_stride = shape.rank;
-    task.out_row_stride = shape.heads * shape.rank;
-    task.lse = r.lse.data();
-    task.lse_row_stride = shape.heads;
-    kernels.latent_begin(task);
-    for (int64_t p = 0; p < shape.window; p += tile_rows) {
-      LatentTileRows tile;
-      tile.data = rows.data() + p * format.row_bytes;
-      tile.count = std::min(tile_rows, shape.window - p);
-      tile.visible = shape.window - shape.rows + 1 - p;
-      kernels.latent_tile(task, tile);
+  for (size_t i = 0; i < want.lse.size(); ++i) {
+    if (std::isinf(want.lse[i])) {
+      ASSERT_EQ(got.lse[i], -kInfinity) << "pair " << i;
+    } else {
+      ASSERT_NEAR(got.lse[i], want.lse[i], bound.lse + 4 * kRoundF32 * std::abs(want.lse[i]))
+          << "pair " << i;
     }
-    kernels.latent_finish(task);
-    return r;
-  }
-
-  Shape shape;
-  LatentFormat format;
-  std::vector<float> q;
-  std::vector<char> rows;
-};
-
-// docs/kernels/int8_latent.md: a query element is off by half a step of max|q| / Int8QueryMax, so a
-// score by at most that times the row's sum of magnitudes; a weight by half a step of the tile's
-// largest; besides fp32 rounding of scores, exponentials and sums.
-void ExpectWithinBound(const Case& c, const Result& got) {
-  const Shape& s = c.shape;
-  std::vector<std::vector<float>> keys;
-  double largest = 0;
-  for (int64_t i = 0; i < s.window; ++i) {
-    keys.push_back(c.Row(i));
-    for (int64_t x = 0; x < s.rank; ++x) {
-      largest = std::max(largest, std::fabs(static_cast<double>(keys.back()[x])));
-    }
-  }
-  for (int64_t pair = 0; pair < s.rows * s.heads; ++pair) {
-    const float* q = c.q.data() + pair * (s.rank + s.rope);
-    double q_max = 0;
-    for (int64_t x = 0; x < s.rank; ++x) q_max = std::max(q_max, std::fabs(double{q[x]}));
-    const int64_t seen = s.window - s.rows + 1 + pair / s.heads;
-    std::vector<double> scores;
-    double max = -kInfinity, off = 0;
-    for (int64_t i = 0; i < seen; ++i) {
-      double score = 0, sum = 0, magnitude = 0;
-      for (int64_t x = 0; x < s.rank + s.rope; ++x) {
-        score += double{q[x]} * keys[i][x];
-        magnitude += std::fabs(double{q[x]} * keys[i][x]);
-        if (x < s.rank) sum += std::fabs(double{keys[i][x]});
-      }
-      scores.push_back(score);
-      max = std::max(max, score);
-      off = std::max(off, q_max / (2.0 * static_cast<double>(Int8QueryMax(s.rank))) * sum +
-                              magnitude * kRoundF32 * static_cast<double>(s.rope + 8));
-    }
-    double total = 0;
-    for (double& p : scores) total += p = std::exp(p - max);
-    // exp of an error of `off` on both sides of the quotient, half a step of each weight, sums.
-    const double tiles = static_cast<double>((seen + 63) / 64);
-    const double bound = largest * (std::expm1(2 * off) +
-                                    static_cast<double>(seen) / (2.0 * kInt8WeightMax) *
-                                        std::min(1.0, 1 / total) * 1.01 +
-                                    kRoundF32 * (8 + 4 * tiles));
-    for (int64_t x = 0; x < s.rank; ++x) {
-      double want = 0;
-      for (int64_t i = 0; i < seen; ++i) want += scores[i] * keys[i][x];
-      ASSERT_NEAR(got.out[pair * s.rank + x], want / total, bound)
-          << "pair " << pair << " column " << x;
-    }
-    ASSERT_NEAR(got.lse[pair], (max + std::log(total)) / std::log(2.0),
-                off * 1.4427 + 1e-5 + std::fabs(max) * 4e-7)
-        << "pair " << pair;
   }
 }
 
-std::string Name(const Shape& s) {
-  return "rank " + std::to_string(s.rank) + " heads " + std::to_string(s.heads) + " rows " +
-         std::to_string(s.rows) + " window " + std::to_string(s.window);
-}
+#define EXPECT_CLOSE(...)                                          \
+  do {                                                             \
+    LatentCase c_ = CaseOf(__VA_ARGS__, seed++);                   \
+    SCOPED_TRACE(testing::Message() << GetParam() << " " << c_.s); \
+    const LatentCase::Exact want_ = c_.Want();                     \
+    ExpectClose(c_, c_.Run(table_), want_, BoundsOf(c_, want_));   \
+    if (HasFatalFailure()) return;                                 \
+  } while (false)
 
-TEST(LatentInt8, WithinTheBoundOfDouble) {
+TEST_P(LatentInt8, EveryNumberOfHeads) {
   uint64_t seed = 1;
-  for (const Shape& s : kShapes) {
-    SCOPED_TRACE(Name(s));
-    const Case c(s, seed++);
-    for (const int64_t tile : {64, 37, 1}) {
-      SCOPED_TRACE(tile);
-      ExpectWithinBound(c, c.Run(FastKernels(), tile));
-    }
-    ExpectWithinBound(c, c.Run(ReferenceKernels(), 64));
+  for (int64_t heads = 1; heads <= 41; ++heads) {
+    EXPECT_CLOSE({.heads = heads, .rank = 41, .rope = 6, .keys = 70, .first = 230});
+    EXPECT_CLOSE({.heads = heads, .rank = 128, .rope = 6, .keys = 64});
   }
 }
 
-// Sums of integers are exact, so the dot unit changes no bit.
-TEST(LatentInt8, FamiliesAgreeBitForBit) {
-  const std::string family = Int8LatentFamily();
-  std::printf("int8 family: %s\n", family.c_str());
-  for (const Shape& s : kShapes) {
-    const Case c(s, 50);
-    const Result with = c.Run(FastKernels(), 64);
-    UseInt8DotUnit(false);
-    EXPECT_STREQ(Int8LatentFamily(), "pairs");
-    const Result without = c.Run(FastKernels(), 64);
-    UseInt8DotUnit(true);
-    EXPECT_EQ(Int8LatentFamily(), family);
-    EXPECT_TRUE(SameBits(with.out, without.out)) << Name(s);
-    EXPECT_TRUE(SameBits(with.lse, without.lse)) << Name(s);
+TEST_P(LatentInt8, EveryNumberOfKeysAroundBlocksRunsAndTiles) {
+  uint64_t seed = 2;
+  std::vector<int64_t> counts;
+  for (int64_t keys = 1; keys <= 70; ++keys) counts.push_back(keys);
+  for (const int64_t keys :
+       {95, 96, 97, 127, 128, 129, 191, 192, 193, 254, 255, 256, 257, 258, 272, 512, 513}) {
+    counts.push_back(keys);
+  }
+  for (const int64_t keys : counts) {
+    EXPECT_CLOSE({.heads = 16, .rank = 64, .rope = 8, .keys = keys});
+    EXPECT_CLOSE({.heads = 18, .rank = 66, .rope = 8, .keys = keys, .first = 37});
+  }
+}
+
+TEST_P(LatentInt8, EveryWidth) {
+  uint64_t seed = 3;
+  for (int64_t rank = 1; rank <= 130; ++rank) {
+    for (const int64_t rope : {2, 14, 16, 64}) {
+      EXPECT_CLOSE({.heads = 17, .rank = rank, .rope = rope, .keys = 66});
+    }
+  }
+  EXPECT_CLOSE({.heads = 7, .rank = 128, .rope = 130, .keys = 63});
+  EXPECT_CLOSE({.heads = 17, .rank = 4096, .rope = 2, .keys = 70});
+}
+
+TEST_P(LatentInt8, RealShapes) {
+  uint64_t seed = 4;
+  for (const int64_t heads : {16, 20, 64, 128}) {
+    EXPECT_CLOSE({.heads = heads, .rank = 512, .rope = 64, .keys = 100, .first = 10});
+  }
+  EXPECT_CLOSE({.heads = 16, .rank = 512, .rope = 64, .keys = 700, .first = 10});
+  EXPECT_CLOSE({.heads = 40, .rank = 256, .rope = 32, .keys = 100});
+  EXPECT_CLOSE({.heads = 17, .rank = 512, .rope = 64, .keys = 77, .score_scale = 30});
+}
+
+TEST_P(LatentInt8, SeveralQueryRows) {
+  uint64_t seed = 5;
+  for (const int64_t rows : {2, 3, 5, 8}) {
+    for (const int64_t keys : {1, 4, 8, 17, 33, 63, 64, 66, 130, 260}) {
+      for (const int64_t heads : {6, 16, 20}) {
+        EXPECT_CLOSE(
+            {.rows = rows, .heads = heads, .rank = 40, .rope = 8, .keys = keys, .first = 20});
+      }
+    }
+    EXPECT_CLOSE({.rows = rows, .heads = 16, .rank = 64, .rope = 8, .keys = 128});
+  }
+}
+
+TEST_P(LatentInt8, TilesOfAnyLength) {
+  for (const int64_t tile_rows : {1, 5, 37, 64, 100}) {
+    LatentCase c = CaseOf({.rows = 3, .heads = 21, .rank = 72, .rope = 8, .keys = 150}, 6);
+    c.tile_rows = tile_rows;
+    SCOPED_TRACE(testing::Message() << GetParam() << " tiles of " << tile_rows);
+    const LatentCase::Exact want = c.Want();
+    ExpectClose(c, c.Run(table_), want, BoundsOf(c, want));
+  }
+}
+
+// Queries whose inverse is no fp32 number, and ones near its end.
+TEST_P(LatentInt8, QueriesOfAnySize) {
+  for (const float size : {1e-42f, 1e-38f, 1e-30f, 1e-8f, 1e20f}) {
+    LatentCase c = CaseOf({.heads = 3, .rank = 70, .rope = 4, .keys = 40}, 7);
+    for (size_t i = 0; i < c.q.size(); ++i) c.q[i] *= i % 74 < 70 ? size : 1.0f;
+    if (size > 1) {
+      for (int64_t key = 0; key < 40; ++key) {
+        for (int64_t x = 0; x < 70; ++x) c.Value(key, x) /= size;
+        c.PutRow(key);
+      }
+    }
+    SCOPED_TRACE(testing::Message() << GetParam() << " size " << size);
+    const LatentCase::Exact want = c.Want();
+    ExpectClose(c, c.Run(table_), want, BoundsOf(c, want));
+  }
+}
+
+TEST_P(LatentInt8, APairDoesNotDependOnTheRestOfItsTask) {
+  const LatentShape s = {.rows = 5, .heads = 40, .rank = 70, .rope = 8, .keys = 140, .first = 130};
+  LatentCase c = CaseOf(s, 10);
+  // Of another pair, and of a key that only the last row sees.
+  c.q[78 * (2 * 40 + 5) + 3] = kNaN;
+  c.q[78 * (2 * 40 + 6) + 73] = kInfinity;
+  c.Value(139, 1) = kNaN;
+  c.PutRow(139);
+  const LatentResult whole = c.Run(table_);
+  for (int64_t row = 0; row < s.rows; ++row) {
+    for (const int64_t head : {0, 3, 16, 33}) {
+      for (const int64_t heads : {1, 7}) {
+        const LatentResult part = c.Run(table_, row, 1, head, heads);
+        const auto begin = whole.out.begin() + (row * s.heads + head) * s.rank;
+        EXPECT_TRUE(SameBits(part.out, {begin, begin + heads * s.rank}))
+            << s << " row " << row << " head " << head << " of " << heads;
+      }
+    }
+  }
+}
+
+TEST_P(LatentInt8, ABrokenKeyReachesThoseWhoSeeItAndNobodyElse) {
+  for (const int64_t heads : {16, 19, 32}) {
+    for (const int64_t keys : {9, 36, 64, 80}) {
+      const LatentShape s = {.rows = 8, .heads = heads, .rank = 70, .rope = 4, .keys = keys};
+      LatentCase c = CaseOf(s, 7);
+      const LatentResult clean = c.Run(table_);
+      const auto per_row = s.heads * s.rank;
+      for (const int64_t column : {0, 69, 70, 73}) {
+        for (const float value : {kNaN, kInfinity}) {
+          // An infinite rotated element may give the score -inf, which is a weight of 0.
+          const bool may_vanish = column >= s.rank && value == kInfinity;
+          LatentCase broken = CaseOf(s, 7);
+          const int64_t bad = keys - 4;  // seen by the last four rows
+          broken.Value(bad, column) = value;
+          broken.PutRow(bad);
+          const LatentResult got = broken.Run(table_);
+          SCOPED_TRACE(testing::Message() << s << " column " << column << " " << value);
+          const std::vector<float> before(got.out.begin(), got.out.begin() + 4 * per_row);
+          const std::vector<float> want(clean.out.begin(), clean.out.begin() + 4 * per_row);
+          EXPECT_TRUE(SameBits(before, want));
+          if (may_vanish) continue;
+          for (int64_t i = 4 * per_row; i < 8 * per_row; ++i) {
+            ASSERT_TRUE(std::isnan(got.out[static_cast<size_t>(i)])) << "element " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LatentInt8, ABrokenQueryReachesItsOwnHead) {
+  for (const float value : {kNaN, kInfinity}) {
+    for (const int64_t column : {0, 40, 41, 46}) {
+      LatentCase c = CaseOf({.rows = 3, .heads = 5, .rank = 41, .rope = 6, .keys = 70}, 7);
+      c.q[static_cast<size_t>(47 * 6 + column)] = value;  // row 1, head 1
+      const LatentResult got = c.Run(table_);
+      for (int64_t pair = 0; pair < 15; ++pair) {
+        const auto at = got.out.begin() + pair * 41;
+        EXPECT_EQ(Finite({at, at + 41}), pair != 6) << "column " << column << " pair " << pair;
+      }
+    }
+  }
+}
+
+// As in fp32, both parts of a query notwithstanding.
+TEST_P(LatentInt8, ScoresOfMinusInfinityWeighNothing) {
+  for (const int64_t keys : {1, 70}) {
+    LatentCase c = CaseOf({.heads = 18, .rank = 34, .rope = 4, .keys = keys}, 8);
+    for (float& x : c.q) x = std::abs(x) + 0.01f;
+    for (int64_t key = 0; key < keys; ++key) {
+      c.Value(key, 35) = -kInfinity;  // in k_rope, so that the values stay finite
+      c.PutRow(key);
+    }
+    LatentResult got = c.Run(table_);
+    for (const float x : got.out) EXPECT_EQ(x, 0) << "keys " << keys;
+    for (const float x : got.lse) EXPECT_EQ(x, -kInfinity);
+    if (keys == 1) continue;
+    c.Value(66, 35) = 1;
+    c.PutRow(66);
+    got = c.Run(table_);
+    for (int64_t x = 0; x < 34; ++x) {
+      EXPECT_NEAR(got.out[static_cast<size_t>(x)], c.Value(66, x),
+                  1e-4 * std::abs(c.Value(66, x)) + 1e-4);
+    }
   }
 }
 
 // 20,000 equal keys of weight 1 after a dominant one: what they add up to is not lost.
-TEST(LatentInt8, LongFlatTail) {
-  const Shape s = {16, 2, 4, 1, 20000, 0};
-  Case c(s, 3);
-  std::vector<float> peak(18, 0.0f), flat(18, 0.0f);
-  peak[0] = 1;
-  flat[1] = 1;
-  c.SetRow(0, peak);
-  for (int64_t i = 1; i < s.window; ++i) c.SetRow(i, flat);
+TEST_P(LatentInt8, LongFlatTail) {
+  LatentCase c(Int8({.heads = 4, .rank = 16, .rope = 2, .keys = 20000}), 3);
   std::fill(c.q.begin(), c.q.end(), 0.0f);
-  for (int64_t h = 0; h < s.heads; ++h) c.q[h * 18] = 12;  // e^12 = 162,755 against 19,999 ones
-  const double peak_weight = std::exp(12.0);
+  for (int64_t head = 0; head < 4; ++head) c.q[static_cast<size_t>(head * 18)] = 12;
+  for (int64_t key = 0; key < c.s.keys; ++key) {
+    for (int64_t x = 0; x < 18; ++x) c.Value(key, x) = x == (key == 0 ? 0 : 1) ? 1.0f : 0.0f;
+    c.PutRow(key);
+  }
+  const double peak_weight = std::exp(12.0);  // 162,755 against 19,999 ones
   const double want = 19999 / (19999 + peak_weight);
-  const Result got = c.Run(FastKernels(), 64);
-  for (int64_t h = 0; h < s.heads; ++h) {
-    // The first tile's 63 weights are below half a step of its largest, and only they.
-    EXPECT_NEAR(got.out[h * 16 + 1], want, want * (63.0 / 19999 + 2e-4));
-    EXPECT_NEAR(got.out[h * 16], 1 - want, 2e-4);
+  const LatentResult got = c.Run(table_);
+  for (int64_t head = 0; head < 4; ++head) {
+    // The other weights of the first tile are below half a step of its largest, and only they.
+    EXPECT_NEAR(got.out[static_cast<size_t>(head * 16 + 1)], want, want * (255.0 / 19999 + 2e-4));
+    EXPECT_NEAR(got.out[static_cast<size_t>(head * 16)], 1 - want, 255.0 / 162755 + 2e-4);
   }
 }
 
-TEST(LatentInt8, BrokenNumbersStayVisible) {
-  const Shape s = {41, 6, 5, 3, 70, 1};
-  for (const KernelTable* kernels : {&FastKernels(), &ReferenceKernels()}) {
-    for (const float value : {kNaN, kInfinity}) {
-      for (const int64_t column : {0, 40, 41, 46}) {
-        // An infinite rotated element may give the score -inf, which is a weight of 0.
-        if (column >= s.rank && std::isinf(value)) continue;
-        // The last key is seen by the last query row alone.
-        Case c(s, 7);
-        const Result clean = c.Run(*kernels, 64);
-        std::vector<float> row = c.Row(s.window - 1);
-        row[column] = value;
-        c.SetRow(s.window - 1, row);
-        const Result got = c.Run(*kernels, 64);
-        const size_t clear = static_cast<size_t>(2 * s.heads * s.rank);
-        EXPECT_TRUE(SameBits({got.out.begin(), got.out.begin() + clear},
-                             {clean.out.begin(), clean.out.begin() + clear}));
-        for (size_t head = 0; head < 5; ++head) {
-          const auto at = got.out.begin() + static_cast<int64_t>(clear + head * s.rank);
-          EXPECT_FALSE(Finite({at, at + s.rank})) << kernels->name << " column " << column;
-        }
-        // In a query: its own head, no other.
-        Case broken(s, 7);
-        broken.q[47 * 6 + column] = value;  // row 1, head 1
-        const Result other = broken.Run(*kernels, 64);
-        for (int64_t pair = 0; pair < s.rows * s.heads; ++pair) {
-          const auto at = other.out.begin() + pair * s.rank;
-          EXPECT_EQ(Finite({at, at + s.rank}), pair != 6) << kernels->name << " pair " << pair;
-        }
-      }
-    }
+TEST_P(LatentInt8, NoVisibleKeyGivesZeros) {
+  // The first two rows see none.
+  LatentCase c = CaseOf({.rows = 4, .heads = 19, .rank = 41, .rope = 6, .keys = 2}, 9);
+  const LatentResult got = c.Run(table_);
+  for (int64_t i = 0; i < 2 * 19 * 41; ++i) ASSERT_EQ(got.out[static_cast<size_t>(i)], 0.0f);
+  for (int64_t i = 0; i < 2 * 19; ++i) ASSERT_EQ(got.lse[static_cast<size_t>(i)], -kInfinity);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LatentInt8,
+                         testing::Values("reference", "pairs", "vnni", "model", "amx"),
+                         [](const auto& param) { return std::string(param.param); });
+
+// Sums of integers are exact, so the vector unit changes no bit.
+TEST(LatentInt8Families, VectorsAgreeBitForBit) {
+  for (const LatentShape& s :
+       {LatentShape{.heads = 16, .rank = 512, .rope = 64, .keys = 150},
+        LatentShape{.rows = 3, .heads = 21, .rank = 41, .rope = 6, .keys = 70}}) {
+    LatentCase c = CaseOf(s, 50);
+    if (const std::string why_not = UseFamily("vnni"); !why_not.empty()) GTEST_SKIP() << why_not;
+    const LatentResult with = c.Run(FastKernels());
+    EXPECT_EQ(UseFamily("pairs"), "");
+    EXPECT_STREQ(Int8LatentFamily(), "pairs");
+    const LatentResult without = c.Run(FastKernels());
+    EXPECT_TRUE(SameBits(with.out, without.out)) << s;
+    EXPECT_TRUE(SameBits(with.lse, without.lse)) << s;
   }
 }
 
-TEST(LatentInt8, RowsAreWithinHalfAStep) {
+// 20 heads cost the tiles of 16 and those of 4 with both parts, not those of 32.
+TEST(LatentInt8Families, HeadsBeyondSixteenAreNotPadded) {
+  if (const std::string why_not = UseFamily("model"); !why_not.empty()) GTEST_SKIP() << why_not;
+  const KernelTable table = ModelTable();
+  const auto cost = [&](int64_t heads) {
+    TileModel::Here() = TileModel();
+    LatentCase c = CaseOf({.heads = heads, .rank = 512, .rope = 64, .keys = 64}, 1);
+    c.Run(table);
+    return TileModel::Here().product_rows;
+  };
+  // Scores: 64 rows by 8 steps of c_kv and 4 of k_rope for each part; output: 32 blocks of columns
+  // for both parts of each head.
+  EXPECT_EQ(cost(16), 2 * 64 * 12 + 2 * 16 * 32);
+  EXPECT_EQ(cost(20), 3 * 64 * 12 + 2 * 20 * 32);
+  EXPECT_EQ(cost(32), 4 * 64 * 12 + 2 * 32 * 32);
+}
+
+TEST(LatentInt8Rows, AreWithinHalfAStep) {
   Random random(5);
   for (const int64_t rank : {1, 3, 41, 64, 512}) {
     for (const double size : {1e-30, 1e-3, 1.0, 1e30}) {
@@ -269,15 +376,6 @@ TEST(LatentInt8, RowsAreWithinHalfAStep) {
   QuantizeInt8Row(zeros.data(), 8, row.data());
   DequantizeInt8Row(row.data(), 8, back.data());
   EXPECT_EQ(back, zeros);
-}
-
-TEST(LatentInt8, NoVisibleKeyGivesZeros) {
-  const Shape s = {41, 6, 5, 1, 64, 1};
-  Case c(s, 9);
-  c.shape.window = 0;
-  const Result got = c.Run(FastKernels(), 64);
-  EXPECT_EQ(got.out, std::vector<float>(got.out.size(), 0.0f));
-  EXPECT_EQ(got.lse, std::vector<float>(got.lse.size(), -kInfinity));
 }
 
 }  // namespace

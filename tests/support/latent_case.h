@@ -11,6 +11,8 @@
 
 #include "base/float16.h"
 #include "kernels/kernel_table.h"
+#include "kernels/latent_int8.h"
+#include "kernels/x86/latent_int8_amx.h"
 #include "support/compare.h"
 #include "support/random.h"
 
@@ -20,7 +22,7 @@ struct LatentShape {
   int64_t rows = 1, heads = 1;  // of the queries
   int64_t rank = 1, rope = 2;   // of the cached rows
   int64_t keys = 1;             // cached rows that the last query row sees
-  int64_t first = 0;            // position of the first: tiles end at multiples of 64
+  int64_t first = 0;            // position of the first
   Elem type = Elem::kF32;
   Elem rope_type = Elem::kF32;
   double score_scale = 1;  // standard deviation of the scores
@@ -55,6 +57,10 @@ class LatentCase {
     // Elements of both parts must be aligned; a gap of NaN follows each row.
     format.row_bytes = (format.rope_offset + s.rope * ElemSize(s.rope_type) + 7) / 4 * 4;
     if (format.rope_offset % ElemSize(s.rope_type) != 0) format.rope_offset += 2;
+    if (s.type == Elem::kInt8) {
+      format.rope_offset = Int8RopeOffset(s.rank);
+      format.row_bytes = Int8RowBytes(s.rank, s.rope) + 4;
+    }
     bytes.assign(static_cast<size_t>((s.keys + kPoisonRows) * format.row_bytes), 0xff);
     for (int64_t i = 0; i < s.keys; ++i) PutRow(i);
   }
@@ -66,9 +72,14 @@ class LatentCase {
   void PutRow(int64_t key) {
     const float* row = &Value(key, 0);
     char* to = Row(key);
-    reference::FromFloat(row, s.type, to, s.rank);
     reference::FromFloat(row + s.rank, s.rope_type, to + format.rope_offset, s.rope);
-    reference::ToFloat(to, s.type, &Value(key, 0), s.rank);
+    if (s.type == Elem::kInt8) {
+      QuantizeInt8Row(row, s.rank, to);
+      DequantizeInt8Row(to, s.rank, &Value(key, 0));
+    } else {
+      reference::FromFloat(row, s.type, to, s.rank);
+      reference::ToFloat(to, s.type, &Value(key, 0), s.rank);
+    }
     reference::ToFloat(to + format.rope_offset, s.rope_type, &Value(key, s.rank), s.rope);
   }
   char* Row(int64_t key) { return reinterpret_cast<char*>(bytes.data()) + key * format.row_bytes; }
@@ -107,7 +118,7 @@ class LatentCase {
     const int64_t end = Seen(row + rows - 1);
     const auto tile_end = [&](int64_t key) {
       const int64_t position = s.first + key;
-      return std::min(end, (position / kLatentTileRows + 1) * kLatentTileRows - s.first);
+      return std::min(end, (position / tile_rows + 1) * tile_rows - s.first);
     };
     for (int64_t key = 0; key < end;) {
       const int64_t next = tile_end(key);
@@ -136,6 +147,7 @@ class LatentCase {
   struct Exact {
     std::vector<double> out, lse;
     double largest_score = 0, largest_value = 0, score_norm = 0;
+    double largest_query = 0, key_norm = 0, rope_norm = 0;  // of c_kv, of c_kv, of k_rope's terms
   };
   Exact Want() {
     Exact e;
@@ -146,16 +158,24 @@ class LatentCase {
         std::vector<double> score(static_cast<size_t>(Seen(row)));
         double max = -std::numeric_limits<double>::infinity();
         for (int64_t key = 0; key < Seen(row); ++key) {
-          double sum = 0, norm = 0;
+          double sum = 0, norm = 0, key_norm = 0, rope_norm = 0;
           for (int64_t x = 0; x < width; ++x) {
             const double term = static_cast<double>(query[x]) * Value(key, x);
             sum += term;
             norm += std::abs(term);
+            if (x >= s.rank) {
+              rope_norm += std::abs(term);
+            } else {
+              key_norm += std::abs(static_cast<double>(Value(key, x)));
+              e.largest_query = std::max(e.largest_query, std::abs(static_cast<double>(query[x])));
+            }
           }
           score[static_cast<size_t>(key)] = sum;
           max = std::max(max, sum);
           e.largest_score = std::max(e.largest_score, std::abs(sum));
           e.score_norm = std::max(e.score_norm, norm);
+          e.key_norm = std::max(e.key_norm, key_norm);
+          e.rope_norm = std::max(e.rope_norm, rope_norm);
         }
         double total = 0;
         std::vector<double> out(static_cast<size_t>(s.rank), 0);
@@ -182,7 +202,8 @@ class LatentCase {
   std::vector<float> values;  // [keys, rank + rope], as stored
   std::vector<uint8_t> bytes;
   std::vector<float> scratch;
-  bool intact = true;  // of the scratch's surroundings, after the last run
+  int64_t tile_rows = kLatentTileRows;  // tiles end at multiples of it
+  bool intact = true;                   // of the scratch's surroundings, after the last run
 };
 
 /// What fp32 arithmetic may be off by, |out| measured by the largest |value|: a score is a sum of
@@ -193,6 +214,39 @@ inline double LatentFp32Bound(const LatentShape& s, const LatentCase::Exact& e) 
   // Rounding errors are as often up as down: sums of n err like sqrt(n), taken four times.
   return kRoundF32 * (8 + 4 * std::sqrt(width) * (1 + e.score_norm) +
                       4 * std::sqrt(static_cast<double>(s.keys)));
+}
+
+/// What a kernel over int8 rows may be off by: `out` measured by the largest |value|, `lse` in log2
+/// units, beside its magnitude's own rounding.
+struct LatentInt8Bounds {
+  double out, lse;
+};
+/// `query_max`, `weight_max`: the magnitudes to which elements of a query and weights are
+/// quantised; rope_parts: what a query's k_rope is off by, relatively.
+/// - A query element is off by half a step (a hundredth more for the arithmetic), so a score by
+/// that
+///   times the row's sum of magnitudes; k_rope by rope_parts of its terms, both by rounding in
+///   fp32: integer sums are exact, what follows are a few roundings and a sum over k_rope.
+/// - A weight, probability times scale, is off by half a step of the tile's largest, that is by at
+///   most largest scale / (2 weight_max), and 127 scales are at most the largest value; the
+///   weights' sum is at least 1 in units of the largest. A score's error counts on both sides of
+///   the quotient.
+/// - Each tile's sums are added to the state with a few roundings.
+inline LatentInt8Bounds Int8Bounds(const LatentCase& c, const LatentCase::Exact& e,
+                                   int64_t query_max, int64_t weight_max, double rope_parts) {
+  const double step = 0.51 * e.largest_query / static_cast<double>(query_max);
+  const double score = step * e.key_norm + rope_parts * e.rope_norm +
+                       e.score_norm * kRoundF32 * static_cast<double>(c.s.rope + 8);
+  const double tiles = 2 + static_cast<double>(c.s.keys / std::min<int64_t>(c.tile_rows, 64));
+  const double weights = 0.51 * static_cast<double>(c.s.keys) / static_cast<double>(weight_max);
+  return {std::expm1(2 * score) + weights + kRoundF32 * (8 + 4 * tiles),
+          1.4427 * score + kRoundF32 * (40 + 2 * static_cast<double>(c.s.keys))};
+}
+inline LatentInt8Bounds Int8VectorBounds(const LatentCase& c, const LatentCase::Exact& e) {
+  return Int8Bounds(c, e, Int8QueryMax(c.s.rank), kInt8WeightMax, 0);
+}
+inline LatentInt8Bounds Int8AmxBounds(const LatentCase& c, const LatentCase::Exact& e) {
+  return Int8Bounds(c, e, kInt8AmxMax, kInt8AmxMax, std::ldexp(1.0, -17));
 }
 
 }  // namespace mla

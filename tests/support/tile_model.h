@@ -1,5 +1,5 @@
 // The AMX tiles of a thread as Intel's pseudo-code has them (SDM volume 2, LDTILECFG, TILELOADD,
-// TDPBF16PS, TDPBUSD), with every condition under which a processor faults.
+// TDPBF16PS, TDPBSSD), with every condition under which a processor faults.
 // Called by: tests of the tile kernels. Thread-safety: one model per thread.
 #ifndef MLA_TESTS_SUPPORT_TILE_MODEL_H_
 #define MLA_TESTS_SUPPORT_TILE_MODEL_H_
@@ -120,7 +120,7 @@ struct TileModel {
         int32_t sum = At<int32_t>(c, m, n);
         for (int k = 0; k < row_bytes(a) / 4; ++k) {
           for (int i = 0; i < 4; ++i) {
-            sum += At<uint8_t>(a, m, 4 * k + i) * At<int8_t>(b, k, 4 * n + i);
+            sum += At<int8_t>(a, m, 4 * k + i) * At<int8_t>(b, k, 4 * n + i);
           }
         }
         std::memcpy(data[c][m] + 4 * n, &sum, sizeof(sum));
@@ -129,7 +129,8 @@ struct TileModel {
   }
 };
 
-/// The operations that LatentAmx takes (kernels/x86/latent_amx.h), on the calling thread's model.
+/// The operations that LatentAmx and LatentInt8Tiles take (kernels/x86/latent_amx.h), on the
+/// calling thread's model.
 struct ModelTiles {
   static void LoadConfig(const TileConfig& c) { TileModel::Here().LoadConfig(c); }
   static void Release() { TileModel::Here().Release(); }
@@ -148,6 +149,10 @@ struct ModelTiles {
   template <int C, int A, int B>
   static void Dot() {
     TileModel::Here().DotBf16(C, A, B);
+  }
+  template <int C, int A, int B>
+  static void DotInt8() {
+    TileModel::Here().DotInt8(C, A, B);
   }
 };
 

@@ -45,7 +45,7 @@ void Store(int tile, void* base, int64_t stride) {
 
 // AT&T order: the second source (B) first, the destination last.
 void DotBf16() { asm volatile("tdpbf16ps %%tmm2, %%tmm1, %%tmm0" : : : "memory"); }
-void DotInt8() { asm volatile("tdpbusd %%tmm2, %%tmm1, %%tmm0" : : : "memory"); }
+void DotInt8() { asm volatile("tdpbssd %%tmm2, %%tmm1, %%tmm0" : : : "memory"); }
 void Release() { asm volatile("tilerelease" : : : "memory"); }
 
 #else
@@ -140,12 +140,12 @@ int64_t TilePeakLoop([[maybe_unused]] TileType type, [[maybe_unused]] int64_t ro
   } else {
     for (int64_t round = 0; round < rounds; ++round) {
       asm volatile(
-          "tdpbusd %%tmm7, %%tmm6, %%tmm0\n\t"
-          "tdpbusd %%tmm7, %%tmm6, %%tmm1\n\t"
-          "tdpbusd %%tmm7, %%tmm6, %%tmm2\n\t"
-          "tdpbusd %%tmm7, %%tmm6, %%tmm3\n\t"
-          "tdpbusd %%tmm7, %%tmm6, %%tmm4\n\t"
-          "tdpbusd %%tmm7, %%tmm6, %%tmm5"
+          "tdpbssd %%tmm7, %%tmm6, %%tmm0\n\t"
+          "tdpbssd %%tmm7, %%tmm6, %%tmm1\n\t"
+          "tdpbssd %%tmm7, %%tmm6, %%tmm2\n\t"
+          "tdpbssd %%tmm7, %%tmm6, %%tmm3\n\t"
+          "tdpbssd %%tmm7, %%tmm6, %%tmm4\n\t"
+          "tdpbssd %%tmm7, %%tmm6, %%tmm5"
           :
           :
           : "memory");

@@ -28,7 +28,7 @@ struct TileOps {
   void (*load)(int tile, const void* base, int64_t stride);  ///< TILELOADD, tile 0..2
   void (*store)(int tile, void* base, int64_t stride);       ///< TILESTORED, tile 0
   void (*dot_bf16)();                                        ///< TDPBF16PS tmm0, tmm1, tmm2
-  void (*dot_int8)();                                        ///< TDPBUSD tmm0, tmm1, tmm2
+  void (*dot_int8)();                                        ///< TDPBSSD tmm0, tmm1, tmm2
   void (*release)();                                         ///< TILERELEASE
 };
 

@@ -9,7 +9,7 @@ namespace mla {
 
 /// C[m,n] += sum over k of A[m,k] B[k,n], in groups of four bytes along k: two bf16 or four 8-bit
 /// integers. Each row is 64 bytes apart, one tile row or one zmm register, so that the same bytes
-/// serve tiles and vectors (Intel SDM, TDPBF16PS, TDPBUSD, VDPBF16PS, VPDPBUSD):
+/// serve tiles and vectors (Intel SDM, TDPBF16PS, TDPBSSD, VDPBF16PS, VPDPBUSD):
 ///   a[m]  groups 0..groups-1 of row m
 ///   b[g]  group g of columns 0..columns-1, one after the other
 ///   c[m]  fp32 or int32, columns 0..columns-1

@@ -131,9 +131,19 @@ constexpr int kRows = 5;
 constexpr int kColumns = 11;
 constexpr int kGroups = 9;
 
-// Whole numbers, small enough that every sum is exact in fp32. Integers use the ends of their
-// ranges: an unsigned operand taken as signed, or saturation in between, changes the result.
-int ValueA(bool integers, int m, int k) { return (m * 7 + k * 5) % (integers ? 256 : 17); }
+// Whole numbers, small enough that every sum is exact in fp32. Integers use most of their ranges:
+// an operand taken with the other sign, or saturation in between, changes the result.
+enum class Numbers { kBf16, kUnsignedBySigned, kSigned };  // A times B
+
+Numbers NumbersOf(DotUnit unit) {
+  if (unit == DotUnit::kBf16Dot || unit == DotUnit::kAmxBf16) return Numbers::kBf16;
+  return unit == DotUnit::kAmxInt8 ? Numbers::kSigned : Numbers::kUnsignedBySigned;
+}
+
+int ValueA(Numbers numbers, int m, int k) {
+  const int value = m * 7 + k * 5;
+  return numbers == Numbers::kBf16 ? value % 17 : numbers == Numbers::kSigned ? value - 128 : value;
+}
 int ValueB(int k, int n) { return (k * 11 + n * 29) % 256 - 128; }
 int StartC(int m, int n) { return m * 100 - n; }
 
@@ -145,13 +155,14 @@ void PutBf16(uint8_t* to, int value) {
   std::memcpy(to, &upper, sizeof(upper));
 }
 
-void PutC(uint8_t* to, bool integers, int value) {
+void PutC(uint8_t* to, Numbers numbers, int value) {
   const float f = static_cast<float>(value);
   const int32_t i = value;
-  std::memcpy(to, integers ? static_cast<const void*>(&i) : static_cast<const void*>(&f), 4);
+  std::memcpy(to, numbers != Numbers::kBf16 ? static_cast<const void*>(&i) : &f, 4);
 }
 
-DotProduct KnownProduct(bool integers) {
+DotProduct KnownProduct(Numbers numbers) {
+  const bool integers = numbers != Numbers::kBf16;
   DotProduct p;
   p.rows = kRows;
   p.columns = kColumns;
@@ -165,7 +176,7 @@ DotProduct KnownProduct(bool integers) {
     const int group = k / in_group;
     const int part = k % in_group;
     for (int m = 0; m < kRows; ++m) {
-      const int value = ValueA(integers, m, k);
+      const int value = ValueA(numbers, m, k);
       if (integers) {
         p.a[m][k] = static_cast<uint8_t>(value);
       } else {
@@ -182,22 +193,22 @@ DotProduct KnownProduct(bool integers) {
     }
   }
   for (int m = 0; m < kRows; ++m) {
-    for (int n = 0; n < kColumns; ++n) PutC(p.c[m] + 4 * n, integers, StartC(m, n));
+    for (int n = 0; n < kColumns; ++n) PutC(p.c[m] + 4 * n, numbers, StartC(m, n));
   }
   return p;
 }
 
 // All of C, with what must stay as it is behind the sizes.
-bool IsRight(const DotProduct& product, bool integers) {
-  const DotProduct before = KnownProduct(integers);
+bool IsRight(const DotProduct& product, Numbers numbers) {
+  const DotProduct before = KnownProduct(numbers);
   uint8_t want[16][64];
   std::memcpy(want, before.c, sizeof(want));
-  const int depth = kGroups * (integers ? 4 : 2);
+  const int depth = kGroups * (numbers != Numbers::kBf16 ? 4 : 2);
   for (int m = 0; m < kRows; ++m) {
     for (int n = 0; n < kColumns; ++n) {
       int sum = StartC(m, n);
-      for (int k = 0; k < depth; ++k) sum += ValueA(integers, m, k) * ValueB(k, n);
-      PutC(want[m] + 4 * n, integers, sum);
+      for (int k = 0; k < depth; ++k) sum += ValueA(numbers, m, k) * ValueB(k, n);
+      PutC(want[m] + 4 * n, numbers, sum);
     }
   }
   return std::memcmp(want, product.c, sizeof(want)) == 0;
@@ -279,8 +290,8 @@ DotUnitSupport DetectDotUnit(DotUnit unit, const DotUnitSystem& system) {
 std::string TryDotUnit(DotUnit unit, const DotUnitSystem& system) {
   const DotUnitSupport support = DetectDotUnit(unit, system);
   if (!support.detected()) return support.why_not;
-  const bool integers = unit != DotUnit::kBf16Dot && unit != DotUnit::kAmxBf16;
-  Call call = {&system, unit, KnownProduct(integers), nullptr};
+  const Numbers numbers = NumbersOf(unit);
+  Call call = {&system, unit, KnownProduct(numbers), nullptr};
   const int signal = RunGuarded(RunCall, &call);
   if (signal != 0) {
     // It may have stopped with tiles in use, which each switch of threads would save from now on.
@@ -288,7 +299,7 @@ std::string TryDotUnit(DotUnit unit, const DotUnitSystem& system) {
     return signal == SIGILL ? "illegal instruction" : "the processor refused an instruction";
   }
   if (call.complaint != nullptr) return call.complaint;
-  if (unit != DotUnit::kFma && !IsRight(call.product, integers)) return "its product is wrong";
+  if (unit != DotUnit::kFma && !IsRight(call.product, numbers)) return "its product is wrong";
   return "";
 }
 

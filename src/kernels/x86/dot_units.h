@@ -14,7 +14,7 @@ namespace mla {
 
 /// kFma: fp32 multiply-adds on the ISA that is chosen at the moment, on every architecture. The
 /// others exist on x86-64 only: VDPBF16PS on zmm, VPDPBUSD on zmm (AVX-512 VNNI) and on ymm
-/// (AVX-VNNI), TDPBF16PS and TDPBUSD on tiles.
+/// (AVX-VNNI), TDPBF16PS and TDPBSSD on tiles.
 enum class DotUnit { kFma, kBf16Dot, kVnni512, kVnni256, kAmxBf16, kAmxInt8 };
 
 inline constexpr DotUnit kDotUnits[] = {DotUnit::kFma,     DotUnit::kBf16Dot, DotUnit::kVnni512,

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/float16.h"
-#include "kernels/attend.h"
 #include "kernels/x86/latent_bf16_layout.h"
 
 #if defined(__x86_64__)
@@ -18,101 +17,43 @@
 namespace mla {
 namespace {
 
-using latent_bf16::kNone;
 using latent_bf16::MaxScores;
-using latent_bf16::RoundToBf16;
 using latent_bf16::Softmax;
-using latent_bf16::Transpose;
+using zmm::kNone;
+using zmm::LoadColumns;
+using zmm::PackRopeQuery;
+using zmm::Pair;
+using zmm::PutParts;
+using zmm::RoundUp;
+using zmm::Seen;
+using zmm::Split;
+using zmm::SplitRopeRow;
 
 Bf16Layout LayoutOf(const LatentTask& task) {
   return Bf16Layout(task.format, task.rows, task.heads, task.scratch);
 }
 
-// How many of the tile's rows query row i sees.
-int64_t Seen(const LatentTileRows& tile, int64_t query) {
-  return std::clamp<int64_t>(tile.visible + query, 0, tile.count);
-}
-
-int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-// x = high + low but for 2^-17 of it, as fp32: the nearest bf16, then what is left of it rounded
-// alike. What is rounded up to infinity is cut off instead; low is 0 if x is not finite.
-MLA_ZMM void Split(__m512 x, __m512i& high, __m512i& low) {
-  constexpr int kNotFinite = 0x99;
-  const __mmask16 finite = static_cast<__mmask16>(~_mm512_fpclass_ps_mask(x, kNotFinite));
-  const __m512i cut = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-0x10000));
-  high = RoundToBf16(x);
-  const __mmask16 over = _mm512_fpclass_ps_mask(_mm512_castsi512_ps(high), kNotFinite) & finite;
-  high = _mm512_mask_mov_epi32(high, over, cut);
-  low = RoundToBf16(_mm512_maskz_sub_ps(finite, x, _mm512_castsi512_ps(high)));
-}
-
-__mmask16 FirstLanes(int64_t count) {
-  return static_cast<__mmask16>(count >= 16 ? 0xffff : (1 << std::max<int64_t>(count, 0)) - 1);
-}
-
-// Pairs of bf16 in 32 bits, the first in the lower half.
-MLA_ZMM __m512i Pair(__m512i even, __m512i odd) {
-  return _mm512_or_si512(_mm512_srli_epi32(even, 16), odd);
-}
-
-// One step of a group's query, as both parts: pairs of columns for c_kv; for k_rope pairs of one
-// column with itself, which meet both parts of the key.
-struct QueryStep {
-  const Bf16Layout& l;
-  float* to;
-  bool shared;
-
-  MLA_ZMM void Put(int64_t pair, __m512i high, __m512i low) const {
-    if (shared) {
-      high = _mm512_inserti64x4(high, _mm512_castsi512_si256(low), 1);
-    } else {
-      _mm512_storeu_si512(to + (kBf16Pairs + pair) * kBf16Lanes, low);
-    }
-    _mm512_storeu_si512(to + pair * kBf16Lanes, high);
-  }
-};
-
-// Scores are in log2 units from here on.
+// One group: both parts of its query in pairs of columns, then those of k_rope. Scores are in log2
+// units from here on.
 MLA_ZMM void PackQueries(const LatentTask& task, const Bf16Layout& l, int64_t row, int64_t group) {
   const LatentFormat& f = task.format;
   const float* from = task.q + row * task.q_row_stride + group * kBf16Lanes * task.q_head_stride;
   const int64_t heads = l.Heads(group);
-  const __m512 unit = _mm512_set1_ps(kLog2E);
-  QueryStep step{l, l.Q(row, group), l.Shared(group)};
-  // 16 columns of all heads, lanes are heads.
-  const auto take = [&](int64_t column, int64_t end, __m512i(&columns)[16]) MLA_ZMM {
-    const __mmask16 mask = FirstLanes(end - column);
-    for (int64_t i = 0; i < 16; ++i) {
-      columns[i] =
-          i < heads
-              ? _mm512_castps_si512(_mm512_mul_ps(
-                    _mm512_maskz_loadu_ps(mask, from + i * task.q_head_stride + column), unit))
-              : _mm512_setzero_si512();
-    }
-    Transpose(columns);
-  };
+  const bool shared = l.Shared(group);
   const int64_t step_floats = l.Parts(group) * kBf16TileFloats;
+  float* to = l.Q(row, group);
   for (int64_t column = 0; column < l.rank; column += 16) {
     __m512i columns[16];
-    take(column, f.rank, columns);
+    LoadColumns(from + column, task.q_head_stride, heads, f.rank - column, columns);
     for (int64_t i = 0; i < 16; i += 2) {
       __m512i high[2], low[2];
       for (int k = 0; k < 2; ++k) Split(_mm512_castsi512_ps(columns[i + k]), high[k], low[k]);
-      step.Put(column % kBf16Depth / 2 + i / 2, Pair(high[0], high[1]), Pair(low[0], low[1]));
+      PutParts(to, column % kBf16Depth / 2 + i / 2, shared, Pair(high[0], high[1]),
+               Pair(low[0], low[1]));
     }
-    if (column % kBf16Depth != 0) step.to += step_floats;
+    if (column % kBf16Depth != 0) to += step_floats;
   }
-  for (int64_t column = 0; column < f.rope; column += 16) {
-    __m512i columns[16];
-    take(f.rank + column, f.rank + f.rope, columns);
-    for (int64_t i = 0; i < 16; ++i) {
-      __m512i high, low;
-      Split(_mm512_castsi512_ps(columns[i]), high, low);
-      step.Put(i, Pair(high, high), Pair(low, low));
-    }
-    step.to += step_floats;
-  }
+  PackRopeQuery(from + f.rank, task.q_head_stride, heads, f.rope, shared, step_floats, to);
 }
 
 // The last block and the last columns as copies with zeros around, where they are not whole.
@@ -143,25 +84,11 @@ void PadRows(const LatentFormat& f, const Bf16Layout& l, const char* data, int64
   }
 }
 
-// k_rope as pairs of two bf16 parts, whose sum is the fp16 number exactly: 8 bits, then the
-// other 3. The second is 0 for what is not finite. Rows of zeros up to whole blocks.
+// Rows of zeros up to whole blocks.
 MLA_ZMM void SplitRope(const LatentFormat& f, const Bf16Layout& l, const char* data, int64_t rows) {
-  constexpr int kNotFinite = 0x99;
   const int64_t width = l.rope_steps * kBf16Pairs;
-  const __mmask16 last = FirstLanes(f.rope - (width - 16));
   for (int64_t i = 0; i < rows; ++i) {
-    const char* from = data + i * f.row_bytes + f.rope_offset;
-    float* to = l.rope + i * width;
-    for (int64_t x = 0; x < width; x += 16) {
-      const __mmask16 mask = x + 16 == width ? last : 0xffff;
-      const __m512 whole = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from + 2 * x));
-      const __m512i high =
-          _mm512_and_si512(_mm512_castps_si512(whole), _mm512_set1_epi32(-0x10000));
-      const __mmask16 odd = _mm512_fpclass_ps_mask(whole, kNotFinite);
-      const __m512 low =
-          _mm512_maskz_sub_ps(static_cast<__mmask16>(~odd), whole, _mm512_castsi512_ps(high));
-      _mm512_storeu_si512(to + x, Pair(high, _mm512_castps_si512(low)));
-    }
+    SplitRopeRow(data + i * f.row_bytes + f.rope_offset, f.rope, width, l.rope + i * width);
   }
   std::fill(l.rope + rows * width, l.rope + RoundUp(rows, kBf16Block) * width, 0.0f);
 }

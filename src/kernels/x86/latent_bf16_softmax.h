@@ -3,55 +3,16 @@
 #ifndef MLA_KERNELS_X86_LATENT_BF16_SOFTMAX_H_
 #define MLA_KERNELS_X86_LATENT_BF16_SOFTMAX_H_
 
-// GCC 12 takes the vectors that its own header leaves undefined for mistakes (bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
-#include <limits>
-
 #include "kernels/x86/latent_bf16_layout.h"
-
-#define MLA_ZMM __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
-#define MLA_ZMM_INLINE MLA_ZMM __attribute__((always_inline)) inline
+#include "kernels/x86/latent_zmm.h"
 
 namespace mla {
 namespace latent_bf16 {
 
-inline constexpr float kNone = -std::numeric_limits<float>::infinity();
-
-// As Exp2NotAboveZero of kernels/exp2-inl.h.
-MLA_ZMM_INLINE __m512 Exp2(__m512 x) {
-  // The second operand is the result where one is NaN.
-  x = _mm512_max_ps(_mm512_set1_ps(-127.0f), x);
-  const __m512 whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 f = _mm512_sub_ps(x, whole);
-  __m512 p = _mm512_set1_ps(0x1.41d334p-13f);
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.5f456ap-10f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.3b2dbcp-7f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.c6aed4p-5f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.ebfbdap-3f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.62e430p-1f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
-  const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(whole), _mm512_set1_epi32(127));
-  return _mm512_mul_ps(p, _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23)));
-}
-
-// The nearest bf16, as fp32; NaN stays NaN.
-MLA_ZMM_INLINE __m512i RoundToBf16(__m512 x) {
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  const __m512i cut = _mm512_and_si512(up, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
-  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  return _mm512_mask_mov_epi32(cut, nan, _mm512_set1_epi32(0x7fc00000));
-}
+using zmm::Exp2;
+using zmm::kNone;
+using zmm::RoundToBf16;
+using zmm::Transpose;
 
 // Each lane's maximum of the scores that a query row sees. False if one of them is not finite.
 // Where both parts share lanes they are added first, or the low ones dropped.
@@ -69,33 +30,6 @@ MLA_ZMM_INLINE bool MaxScores(float* s, int64_t seen, bool shared, bool low, __m
     best = _mm512_max_ps(best, x);
   }
   return odd == 0;
-}
-
-// 16 x 16 numbers of 32 bits, in place.
-MLA_ZMM_INLINE void Transpose(__m512i (&r)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  // r[4i + k]: column 4j + k of rows 4i .. 4i + 3 in its 128-bit block j.
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int k = 0; k < 4; ++k) {
-    const __m512i low_even = _mm512_shuffle_i32x4(r[k], r[4 + k], 0x88);
-    const __m512i low_odd = _mm512_shuffle_i32x4(r[k], r[4 + k], 0xdd);
-    const __m512i high_even = _mm512_shuffle_i32x4(r[8 + k], r[12 + k], 0x88);
-    const __m512i high_odd = _mm512_shuffle_i32x4(r[8 + k], r[12 + k], 0xdd);
-    t[k] = _mm512_shuffle_i32x4(low_even, high_even, 0x88);
-    t[4 + k] = _mm512_shuffle_i32x4(low_odd, high_odd, 0x88);
-    t[8 + k] = _mm512_shuffle_i32x4(low_even, high_even, 0xdd);
-    t[12 + k] = _mm512_shuffle_i32x4(low_odd, high_odd, 0xdd);
-  }
-  for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
 // Scores to bf16 weights; the state's max and sum, and the factor by which what was there before
