@@ -276,9 +276,7 @@ BenchRow Bench::Report(Arm& arm, int64_t batch, int64_t context) const {
   row.tflops = flop / seconds / 1e12;
   row.max_error = arm.max_error;
   row.isa = ChosenIsa();
-  // Only rows of bf16 latents have the choice; the products with weights are fp32 anyway.
-  const bool any_unit = latent && options_.dtype == CacheType::kBf16;
-  row.kernel = DotUnitName(any_unit ? LatentUnit() : DotUnit::kFma);
+  row.kernel = latent ? LatentKernelName(CacheElem(options_.dtype)) : DotUnitName(DotUnit::kFma);
   row.threads = pool_.threads();
   row.paths = {arm.stats[AttentionPath::kDecompressed], arm.stats[AttentionPath::kAbsorbedPrefill],
                arm.stats[AttentionPath::kAbsorbedComposed],
@@ -320,13 +318,20 @@ void KeepBest(BenchPeaks& peaks, const BenchPeaks& again) {
   for (const auto& [isa, tflops] : again.tflops) {
     peaks.tflops[isa] = std::max(peaks.tflops[isa], tflops);
   }
+  for (const auto& [unit, tops] : again.units) {
+    peaks.units[unit] = std::max(peaks.units[unit], tops);
+  }
 }
 
-// reached / min(peak, bandwidth x intensity) with intensity = tflops / gbps of the row.
+// reached / min(peak, bandwidth x intensity) with intensity = tflops / gbps of the row. The peak is
+// that of the row's unit; of the best ISA for fp32 multiply-adds.
 void RateRows(BenchReport& report) {
-  double peak = 0;
-  for (const auto& [isa, tflops] : report.peaks.tflops) peak = std::max(peak, tflops);
+  double best_isa = 0;
+  for (const auto& [isa, tflops] : report.peaks.tflops) best_isa = std::max(best_isa, tflops);
   for (BenchRow& row : report.rows) {
+    const auto unit = report.peaks.units.find(row.kernel);
+    const bool own = unit != report.peaks.units.end() && row.kernel != DotUnitName(DotUnit::kFma);
+    const double peak = own ? unit->second : best_isa;
     row.limit_fraction = std::max(row.tflops / peak, row.gbps / report.peaks.read_gbps);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "engine/available_memory.h"
 #include "engine/machine_peaks.h"
+#include "kernels/latent_int8.h"
 #include "kernels/latent_unit.h"
 #include "mla/bench.h"
 #include "support/expect_error.h"
@@ -72,6 +73,16 @@ TEST(AttentionBench, EveryArmTakesItsOwnPathOncePerStep) {
         EXPECT_GT(row.limit_fraction, 0);
       }
     }
+  }
+}
+
+TEST(AttentionBench, Int8LatentsNameTheirOwnKernel) {
+  BenchOptions options = Tiny();
+  options.dtype = CacheType::kInt8;
+  const BenchReport report = RunAttentionBench(options, {}, {});
+  ASSERT_FALSE(report.rows.empty());
+  for (const BenchRow& row : report.rows) {
+    EXPECT_EQ(row.kernel, row.arm == "decompressed" ? "fma" : Int8LatentFamily());
   }
 }
 
