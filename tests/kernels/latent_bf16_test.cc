@@ -208,6 +208,26 @@ TEST_P(LatentBf16, ABrokenKeyReachesThoseWhoSeeItAndNobodyElse) {
   }
 }
 
+TEST_P(LatentBf16, ABrokenQueryReachesItsHeadOnly) {
+  for (const int64_t heads : {16, 19, 30}) {
+    for (const int64_t column : {0, 33, 34, 37}) {
+      const LatentShape s = Bf16({.heads = heads, .rank = 34, .rope = 4, .keys = 300});
+      LatentCase c(s, 9);
+      const LatentResult clean = c.Run(table_);
+      const int64_t bad = heads - 1;
+      c.q[static_cast<size_t>(bad * 38 + column)] = kNaN;
+      const LatentResult got = c.Run(table_);
+      const auto others = bad * s.rank;
+      EXPECT_TRUE(SameBits({got.out.begin(), got.out.begin() + others},
+                           {clean.out.begin(), clean.out.begin() + others}))
+          << s << " column " << column;
+      for (int64_t i = others; i < heads * s.rank; ++i) {
+        ASSERT_TRUE(std::isnan(got.out[static_cast<size_t>(i)])) << "element " << i;
+      }
+    }
+  }
+}
+
 // An infinite score of c_kv is what fp32 arithmetic makes of it, both parts of the query
 // notwithstanding: -inf weighs nothing.
 TEST_P(LatentBf16, InfiniteKeysScoreAsInFp32) {

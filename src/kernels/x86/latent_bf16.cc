@@ -18,6 +18,7 @@ namespace mla {
 namespace {
 
 using latent_bf16::MaxScores;
+using latent_bf16::ReplaceNotFinite;
 using latent_bf16::Softmax;
 using zmm::kNone;
 using zmm::LoadColumns;
@@ -112,12 +113,12 @@ MLA_ZMM void Shrink(const LatentTask& task, const Bf16Layout& l, int64_t query, 
 }
 
 // Scores of one group for a run of rows that Pad and SplitRope have prepared.
-void ScoreGroup(const Bf16Layout& l, int64_t query, int64_t group, int64_t row, int64_t parts,
+void ScoreGroup(const Bf16Layout& l, int64_t query, int64_t group, int64_t parts, float* scores,
                 const Bf16Products& products, Bf16Scores& w) {
   w.parts = std::min(parts, l.Parts(group));
   w.part_stride = l.Parts(group);
   w.q = l.Q(query, group);
-  w.scores = l.s + l.Group(query, group) * Bf16Layout::kScoreFloats + row * kBf16Lanes;
+  w.scores = scores;
   products.scores(w);
 }
 
@@ -145,26 +146,29 @@ void ScoreRun(const LatentTask& task, const Bf16Layout& l, const LatentTileRows&
   for (int64_t query = 0; query < task.rows; ++query) {
     if (Seen(tile, query) <= row) continue;
     for (int64_t group = 0; group < l.groups; ++group) {
-      ScoreGroup(l, query, group, row, 2, products, w);
+      float* scores = l.s + l.Group(query, group) * Bf16Layout::kScoreFloats + row * kBf16Lanes;
+      ScoreGroup(l, query, group, 2, scores, products, w);
     }
   }
 }
 
 // A group's scores to weights. The low part of a query times an infinite key is an infinity of
-// either sign, or NaN: where a score is not finite the high parts alone count.
+// either sign, or NaN: for a score that is not finite the high parts alone count.
 MLA_ZMM void Weigh(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& tile,
                    int64_t query, int64_t group, const Bf16Products& products) {
   const int64_t seen = Seen(tile, query);
   if (seen == 0) return;
   float* s = l.s + l.Group(query, group) * Bf16Layout::kScoreFloats;
   __m512 best;
-  if (!MaxScores(s, seen, l.Shared(group), true, best)) {
+  if (!MaxScores(s, seen, l.Shared(group), best)) {
+    static_assert(kLatentTileRows / 2 * kBf16PieceBlocks >= kLatentTileRows);
+    float* high = l.piece;  // not in use before the output
     Bf16Prefetch none;
     for (int64_t row = 0; row < seen; row += Bf16Layout::kRunRows) {
       Bf16Scores w = PrepareRun(task, l, tile, row, none);
-      ScoreGroup(l, query, group, row, 1, products, w);
+      ScoreGroup(l, query, group, 1, high + row * kBf16Lanes, products, w);
     }
-    MaxScores(s, seen, l.Shared(group), false, best);
+    best = ReplaceNotFinite(high, seen, s);
   }
   Softmax(l, query, group, seen, best);
   Shrink(task, l, query, group);

@@ -14,22 +14,36 @@ using zmm::kNone;
 using zmm::RoundToBf16;
 using zmm::Transpose;
 
+inline constexpr int kNotFinite = 0x99;
+
 // Each lane's maximum of the scores that a query row sees. False if one of them is not finite.
-// Where both parts share lanes they are added first, or the low ones dropped.
-MLA_ZMM_INLINE bool MaxScores(float* s, int64_t seen, bool shared, bool low, __m512& best) {
-  constexpr int kNotFinite = 0x99;
+// Where both parts share lanes they are added first.
+MLA_ZMM_INLINE bool MaxScores(float* s, int64_t seen, bool shared, __m512& best) {
   best = _mm512_set1_ps(kNone);
   __mmask16 odd = 0;
   for (int64_t row = 0; row < seen; ++row) {
     __m512 x = _mm512_loadu_ps(s + row * kBf16Lanes);
     if (shared) {
-      if (low) x = _mm512_add_ps(x, _mm512_shuffle_f32x4(x, x, 0xee));
+      x = _mm512_add_ps(x, _mm512_shuffle_f32x4(x, x, 0xee));
       _mm512_storeu_ps(s + row * kBf16Lanes, x);
     }
     odd |= _mm512_fpclass_ps_mask(x, kNotFinite);
     best = _mm512_max_ps(best, x);
   }
   return odd == 0;
+}
+
+// Takes `high` for the scores that are not finite. Returns each lane's maximum.
+MLA_ZMM_INLINE __m512 ReplaceNotFinite(const float* high, int64_t seen, float* s) {
+  __m512 best = _mm512_set1_ps(kNone);
+  for (int64_t at = 0; at < seen * kBf16Lanes; at += kBf16Lanes) {
+    const __m512 x = _mm512_loadu_ps(s + at);
+    const __mmask16 odd = _mm512_fpclass_ps_mask(x, kNotFinite);
+    const __m512 score = _mm512_mask_loadu_ps(x, odd, high + at);
+    _mm512_storeu_ps(s + at, score);
+    best = _mm512_max_ps(best, score);
+  }
+  return best;
 }
 
 // Scores to bf16 weights; the state's max and sum, and the factor by which what was there before
