@@ -8,6 +8,7 @@
 #include "kernels/x86/latent_amx.h"
 #include "mla/error.h"
 #include "support/latent_case.h"
+#include "support/slow_isa.h"
 #include "support/tile_model.h"
 
 namespace mla {
@@ -113,6 +114,7 @@ TEST_P(LatentBf16, EveryNumberOfKeysAroundTheTile) {
   uint64_t seed = 2;
   for (int64_t keys = 1; keys <= 130; ++keys) {
     EXPECT_CLOSE({.heads = 5, .rank = 32, .rope = 8, .keys = keys});
+    if (SlowIsa() && keys % 16 > 2 && keys % 16 < 15) continue;
     EXPECT_CLOSE({.heads = 18, .rank = 66, .rope = 8, .keys = keys, .first = 37});
   }
 }
@@ -121,6 +123,8 @@ TEST_P(LatentBf16, EveryWidth) {
   uint64_t seed = 3;
   for (int64_t rank = 1; rank <= 130; ++rank) {
     for (const int64_t rope : {2, 15, 16, 64}) {
+      // Where it is slow each rank has one rope or two, and each rope ranks of every remainder.
+      if (SlowIsa() && (rank + rope) % 3 != 0) continue;
       EXPECT_CLOSE({.heads = 17, .rank = rank, .rope = rope, .keys = 66});
     }
   }
@@ -129,6 +133,7 @@ TEST_P(LatentBf16, EveryWidth) {
 TEST_P(LatentBf16, RealShapes) {
   uint64_t seed = 4;
   for (const int64_t heads : {16, 20, 24, 28, 64, 128}) {
+    if (SlowIsa() && heads == 128) continue;
     EXPECT_CLOSE({.heads = heads, .rank = 512, .rope = 64, .keys = 100, .first = 10});
   }
   EXPECT_CLOSE({.heads = 16, .rank = 512, .rope = 64, .keys = 700, .first = 10});
@@ -183,6 +188,7 @@ TEST_P(LatentBf16, EqualKeysGiveTheirValueExactly) {
 TEST_P(LatentBf16, ABrokenKeyReachesThoseWhoSeeItAndNobodyElse) {
   for (const int64_t heads : {16, 19, 32}) {
     for (const int64_t keys : {9, 36, 64, 80}) {
+      if (SlowIsa() && (heads == 32 || keys == 64)) continue;
       const LatentShape s = Bf16({.rows = 8, .heads = heads, .rank = 70, .rope = 4, .keys = keys});
       LatentCase c(s, 7);
       const LatentResult clean = c.Run(table_);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "base/float16.h"
@@ -93,19 +94,38 @@ struct TileModel {
   }
 
   // Denormals count as zero, of whichever kind (SDM: DAZ and FTZ whatever MXCSR says).
-  static float Flush(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? 0.0f : x; }
-  float Bf16At(int t, int row, int index) const {
-    return Flush(Bf16ToFloat(At<uint16_t>(t, row, index)));
+  // Inlined by force: it is most of what the model does, and sanitizer builds would call it.
+  [[gnu::always_inline]] static inline float Flush(float x) {
+    return std::fabs(x) < std::numeric_limits<float>::min() && x != 0 ? 0.0f : x;
+  }
+
+  /// A tile of bf16 as fp32, widened once: the products below meet each element 16 times.
+  struct Wide {
+    float at[16][32];
+  };
+  Wide Widen(int t) const {
+    Wide wide;
+    for (int row = 0; row < rows(t); ++row) {
+      for (int i = 0; i < row_bytes(t) / 2; ++i) {
+        wide.at[row][i] = Flush(Bf16ToFloat(At<uint16_t>(t, row, i)));
+      }
+    }
+    return wide;
   }
 
   void DotBf16(int c, int a, int b) {
     CheckSizes(c, a, b);
+    const Wide wide_a = Widen(a);
+    const Wide wide_b = Widen(b);
+    const int depth = row_bytes(a) / 4;
     for (int m = 0; m < rows(c); ++m) {
       for (int n = 0; n < row_bytes(c) / 4; ++n) {
         float even = 0, odd = 0;
-        for (int k = 0; k < row_bytes(a) / 4; ++k) {
-          even = Flush(std::fma(Bf16At(a, m, 2 * k), Bf16At(b, k, 2 * n), even));
-          odd = Flush(std::fma(Bf16At(a, m, 2 * k + 1), Bf16At(b, k, 2 * n + 1), odd));
+        for (int k = 0; k < depth; ++k) {
+          const float* left = wide_a.at[m] + 2 * k;
+          const float* right = wide_b.at[k] + 2 * n;
+          even = Flush(std::fma(left[0], right[0], even));
+          odd = Flush(std::fma(left[1], right[1], odd));
         }
         const float sum = Flush(Flush(At<float>(c, m, n)) + Flush(even + odd));
         std::memcpy(data[c][m] + 4 * n, &sum, sizeof(sum));
