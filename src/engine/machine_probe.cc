@@ -96,7 +96,10 @@ std::optional<DotUnit> MachineProbe::BestUnit(LatentKind kind) const {
     // Both parts of a query make one and a half times the products with bf16 pairs.
     const bool two_parts = kind == LatentKind::k16Bit && unit.unit != DotUnit::kFma;
     const double rate = unit.rate.one / (two_parts ? 1.5 : 1.0);
-    if (!best || rate > most) {
+    // Units of 16 bits round differently, so a close race must not be decided anew in every
+    // process.
+    const double needed = kind == LatentKind::k16Bit ? 1.15 * most : most;
+    if (!best || rate > needed) {
       best = unit.unit;
       most = rate;
     }

@@ -39,7 +39,7 @@ class Document(TestCase):
         text = (SOURCE / "docs" / "json.md").read_text("utf8")
         sections = re.split(r"(?m)^## ", text)[1:]
         titles = [s.splitlines()[0] for s in sections]
-        whole = set(re.findall(r"`(\w+)`", text))
+        whole = set(re.findall(r"`([\w-]+)`", text))
         for command, args in COMMANDS.items():
             mine = [s for s, t in zip(sections, titles) if f"`mla {command} --json`" in t]
             self.assertEqual(len(mine), 1, command)

@@ -144,6 +144,8 @@ TEST(MachineProbe, ChoosesByMeasuredSpeed) {
   EXPECT_EQ(probe.BestUnit(LatentKind::kInt8), std::nullopt);
   probe.units[1].rate.one = 220e9;  // less than one and a half times as fast
   EXPECT_EQ(probe.BestUnit(LatentKind::k16Bit), DotUnit::kFma);
+  probe.units[1].rate.one = 250e9;  // by too little to count on
+  EXPECT_EQ(probe.BestUnit(LatentKind::k16Bit), DotUnit::kFma);
   probe.units[1].rate.one = 500e9;
   EXPECT_EQ(probe.BestUnit(LatentKind::k16Bit), DotUnit::kBf16Dot);
   probe.units.push_back(Usable(DotUnit::kVnni512, 300e9));
