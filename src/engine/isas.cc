@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <mutex>
+#include <vector>
 
 #include "base/check.h"
 #include "engine/machine_probe.h"
@@ -71,9 +72,28 @@ void SetVnniUnit(const MachineProbe& probe) {
   }
 }
 
+// Every name that this machine can be asked for.
+std::string Available() {
+  std::string names;
+  const auto add = [&](bool usable, const std::string& name) {
+    if (usable) names += (names.empty() ? "" : ", ") + name;
+  };
+  for (const UnitName& n : kUnitNames) add(DetectDotUnit(n.unit).detected(), n.name);
+  for (const Isa& isa : CompiledIsas()) add(isa.detected, isa.name);
+  return names;
+}
+
 // Changes nothing if it throws.
 void ForceName(Choice& choice, const std::string& name) {
   const UnitName* unit = FindUnit(name);
+  const std::vector<Isa> isas = CompiledIsas();
+  const bool known = unit != nullptr || name.empty() ||
+                     std::any_of(isas.begin(), isas.end(),
+                                 [&](const Isa& i) { return i.detected && i.name == name; });
+  if (!known) {
+    Fail(ErrorCode::kUsage, "ISA '{}' is not available; this machine and build have: {}", name,
+         Available());
+  }
   if (unit != nullptr) {
     for (DotUnit needed : {unit->unit, unit->int8_unit}) {
       const std::string why_not = TryDotUnit(needed);

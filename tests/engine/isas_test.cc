@@ -50,6 +50,20 @@ class IsasTest : public testing::Test {
   ThreadPool pool_{2};
 };
 
+TEST_F(IsasTest, AnUnknownNameListsWhatThereIs) {
+  std::string message;
+  try {
+    ForceIsa("avx1024");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUsage);
+    message = e.what();
+  }
+  EXPECT_NE(message.find("avx1024"), std::string::npos) << message;
+  for (const IsaInfo& isa : Isas()) {
+    EXPECT_EQ(message.find(isa.name) != std::string::npos, isa.detected) << isa.name << message;
+  }
+}
+
 TEST_F(IsasTest, AUnitIsForcedByNameOrRefusedWithTheReason) {
   ForceIsa("");
   const std::string before = Chosen();
