@@ -214,8 +214,8 @@ void Int8Sums(const LatentTask& task, const Int8Layout& l, const LatentTileRows&
 }
 
 // The rotated part of the scores, in fp32.
-void RopeScores(const LatentTask& task, const Int8Layout& l, const LatentTileRows& tile,
-                int64_t most) {
+inline void RopeScores(const LatentTask& task, const Int8Layout& l, const LatentTileRows& tile,
+                       int64_t most) {
   const DF d;
   const LatentFormat& f = task.format;
   const char* data = static_cast<const char*>(tile.data);

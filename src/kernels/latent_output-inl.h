@@ -138,7 +138,8 @@ void OutputOf(const LatentTask& task, const Layout& l, const LatentTileRows& til
   }
 }
 
-void Output(const LatentTask& task, const Layout& l, const LatentTileRows& tile, int64_t most) {
+inline void Output(const LatentTask& task, const Layout& l, const LatentTileRows& tile,
+                   int64_t most) {
   WithElem(task.format.type, tile.data, [&](const auto* typed) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
     OutputOf<T>(task, l, tile, most);

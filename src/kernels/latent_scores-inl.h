@@ -248,12 +248,13 @@ void ScorePiece(const LatentTask& task, const Layout& l, const LatentTileRows& t
   }
 }
 
-void WidenPiece(const LatentTask& task, const Piece& piece, int64_t rows, float* to) {
+inline void WidenPiece(const LatentTask& task, const Piece& piece, int64_t rows, float* to) {
   Widen(piece.type, piece.data, task.format.row_bytes, rows, piece.width, piece.column,
         piece.panels, to);
 }
 
-void Scores(const LatentTask& task, const Layout& l, const LatentTileRows& tile, int64_t most) {
+inline void Scores(const LatentTask& task, const Layout& l, const LatentTileRows& tile,
+                   int64_t most) {
   const LatentFormat& f = task.format;
   const int64_t calls = std::max<int64_t>(1, most / kOneGroupRows) * (l.width / l.lanes) *
                         task.rows * std::max<int64_t>(1, l.full);
