@@ -153,9 +153,12 @@ class Session {
   /// The next token after the last one fed. The same options, seed and tokens give the same result.
   int32_t Sample(const SamplingOptions& options);
 
-  int64_t position() const;          ///< tokens fed so far
-  int64_t context() const;           ///< most tokens that fit
-  Attention attention() const;       ///< the setting in force
+  int64_t position() const;     ///< tokens fed so far
+  int64_t context() const;      ///< most tokens that fit
+  Attention attention() const;  ///< the setting in force
+  /// What the rows of the cache are multiplied with: "fma" (or "reference"), on a latent cache also
+  /// a unit: "bf16dot", "amx-bf16", "vnni512", "vnni256", "pairs", "amx-int8".
+  std::string kernel() const;
   int64_t Trim(int64_t count);       ///< drops the newest tokens; returns how many
   int64_t TrimFront(int64_t count);  ///< drops the oldest; positions of the others stay
   void Reset();                      ///< empty cache, position 0; statistics stay

@@ -188,6 +188,7 @@ void PrintJson(const Model& model, const Session& session, const Generated& resu
                .Add("peak_rss_bytes", PeakResidentBytes())
                .Add("attention", AttentionName(session.attention()))
                .Add("isa", model.isa())
+               .Add("kernel", session.kernel())
                .Add("paths", PathsJson(stats.paths))
                .Text());
   out.Flush();
@@ -203,9 +204,10 @@ void PrintStatistics(const Model& model, const Session& session, const Generated
       load_seconds,
       whole ? fmt::format("{}", prompt) : fmt::format("{} of {}", result.prompt_fed, prompt),
       result.PromptTps(), result.tokens.size(), result.DecodeTps(), result.finish_reason));
-  PrintError(fmt::format("cache {} bytes ({} tokens) | attention={} isa={} threads={} | paths={}",
-                         stats.cache_bytes, stats.cache_tokens, AttentionName(session.attention()),
-                         model.isa(), model.threads(), FormatPaths(stats.paths)));
+  PrintError(fmt::format(
+      "cache {} bytes ({} tokens) | attention={} isa={} kernel={} threads={} | paths={}",
+      stats.cache_bytes, stats.cache_tokens, AttentionName(session.attention()), model.isa(),
+      session.kernel(), model.threads(), FormatPaths(stats.paths)));
 }
 
 int RunGenerate(GenerateArgs& args) {

@@ -96,12 +96,12 @@ int RunLogits(LogitsArgs& args) {
     return InterruptStatus();
   }
   file.Finish();
-  PrintError(
-      fmt::format("logits [{}, {}] in '{}' | {:.1f} t/s | attention={} isa={} threads={} | "
-                  "paths={}",
-                  count, model.info().vocab, args.out, Rate(count, watch.Seconds()),
-                  AttentionName(session.attention()), model.isa(), model.threads(),
-                  FormatPaths(session.stats().paths)));
+  PrintError(fmt::format(
+      "logits [{}, {}] in '{}' | {:.1f} t/s | attention={} isa={} kernel={} threads={} | "
+      "paths={}",
+      count, model.info().vocab, args.out, Rate(count, watch.Seconds()),
+      AttentionName(session.attention()), model.isa(), session.kernel(), model.threads(),
+      FormatPaths(session.stats().paths)));
   return 0;
 }
 

@@ -103,10 +103,10 @@ int RunPerplexity(PerplexityArgs& args) {
   out.Flush();
   PrintError(
       fmt::format("{} windows of at most {} tokens | {:.1f} t/s | attention={} isa={} "
-                  "threads={} | paths={}",
+                  "kernel={} threads={} | paths={}",
                   windows.size(), args.engine.session.context, Rate(predicted, watch.Seconds()),
-                  AttentionName(session.attention()), model.isa(), model.threads(),
-                  FormatPaths(session.stats().paths)));
+                  AttentionName(session.attention()), model.isa(), session.kernel(),
+                  model.threads(), FormatPaths(session.stats().paths)));
   return 0;
 }
 

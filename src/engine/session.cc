@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "engine/model_impl.h"
 #include "engine/sampler.h"
+#include "kernels/latent_unit.h"
 
 namespace mla {
 
@@ -181,6 +182,12 @@ int32_t Session::Sample(const SamplingOptions& options) {
 int64_t Session::position() const { return impl_->cache.offset(); }
 int64_t Session::context() const { return impl_->cache.capacity(); }
 Attention Session::attention() const { return impl_->resolved.attention; }
+
+std::string Session::kernel() const {
+  if (impl_->model->options.kernels == KernelSet::kReference) return "reference";
+  const bool latent = impl_->resolved.layout == CacheLayout::kLatent;
+  return latent ? LatentKernelName(impl_->resolved.type) : DotUnitName(DotUnit::kFma);
+}
 
 int64_t Session::Trim(int64_t count) {
   const int64_t dropped = impl_->cache.Trim(count);

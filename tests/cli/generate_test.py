@@ -115,7 +115,9 @@ class Json(TestCase):
             self.assertEqual(result.out.count("\n"), 1)
             self.assertEqual(list(report), [
                 "tokens", "text", "finish_reason", "prompt_tokens", "prompt_tps", "decode_tps",
-                "cache_bytes", "peak_rss_bytes", "attention", "isa", "paths"])
+                "cache_bytes", "peak_rss_bytes", "attention", "isa", "kernel", "paths"])
+            self.assertIn(report["kernel"], ["fma"] if attention == "decompressed" else
+                          ["fma", "bf16dot", "amx-bf16"])
             self.assertEqual(list(report["paths"]), PATHS)
             self.assertEqual(report["attention"], attention)
             self.assertEqual(report["prompt_tokens"], 11)
