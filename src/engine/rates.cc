@@ -30,14 +30,21 @@ double RateOf(Pass pass) {
   return done / SecondsSince(start);
 }
 
+// Seconds that the calling thread has run on a processor.
+double ThreadSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 // Rounds of the unit's loop that take about kTaskSeconds.
 int64_t RoundsOfATask(DotUnit unit) {
   int64_t rounds = 64;
   double seconds = 0;
   while (true) {
-    const auto start = Clock::now();
+    const double start = ThreadSeconds();
     PeakLoop(unit, rounds);
-    seconds = SecondsSince(start);
+    seconds = ThreadSeconds() - start;
     if (seconds >= kTaskSeconds / 2) break;
     rounds *= 4;
   }
@@ -55,23 +62,17 @@ void RunTasks(ThreadPool& pool, Threads threads, int64_t tasks, Task task) {
   }
 }
 
-// Seconds that the calling thread has run on a processor.
-double ThreadSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Operations per second of the calling thread: the best of a pass's tasks, while it ran. Other work
-// on the machine can take the thread's time, but hardly all of one task's share of the unit.
+// Operations per second of the calling thread while it ran: the median of a pass's tasks, since
+// other work on the machine disturbs some of them, and a clock that jumps flatters some.
 double RateHere(DotUnit unit, int64_t rounds) {
-  double best = 0;
+  std::vector<double> rates;
   for (int64_t i = 0; i < kTasksPerThread; ++i) {
     const double start = ThreadSeconds();
     const auto done = static_cast<double>(PeakLoop(unit, rounds));
-    best = std::max(best, done / std::max(ThreadSeconds() - start, 1e-9));
+    rates.push_back(done / std::max(ThreadSeconds() - start, 1e-9));
   }
-  return best;
+  std::nth_element(rates.begin(), rates.begin() + kTasksPerThread / 2, rates.end());
+  return rates[kTasksPerThread / 2];
 }
 
 // One pass of all threads; returns the operations done.
