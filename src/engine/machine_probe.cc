@@ -93,9 +93,10 @@ std::optional<DotUnit> MachineProbe::BestUnit(LatentKind kind) const {
   double most = 0;
   for (const UnitProbe& unit : units) {
     if (!unit.usable || !Serves(unit.unit, kind) || !DotUnitFitsIsa(unit.unit, isa)) continue;
-    // Both parts of a query make one and a half times the products with bf16 pairs.
-    const bool two_parts = kind == LatentKind::k16Bit && unit.unit != DotUnit::kFma;
-    const double rate = unit.rate.one / (two_parts ? 1.5 : 1.0);
+    // Both parts of a query make one and a half times the products with bf16 pairs. Tiles make up
+    // for that: their kernel wins even where a virtual machine's tiles fall to a quarter of their
+    // rate for seconds, and the choice must not follow such a moment.
+    const double rate = unit.rate.one / (unit.unit == DotUnit::kBf16Dot ? 1.5 : 1.0);
     // Units of 16 bits round differently, so a close race must not be decided anew in every
     // process.
     const double needed = kind == LatentKind::k16Bit ? 1.15 * most : most;

@@ -39,9 +39,9 @@ struct MachineProbe {
   double read_all = 0;
   std::vector<UnitProbe> units;  ///< all of kDotUnits, in that order
 
-  /// The usable unit that fits the ISA and does most for one thread, both parts of a bf16 query
-  /// counted, with some preference for kFma, then kBf16Dot. k16Bit: kFma, kBf16Dot or kAmxBf16.
-  /// kInt8: kVnni512, kVnni256, kAmxInt8, or none.
+  /// The usable unit that fits the ISA and does most for one thread, the second part of a query
+  /// counted for kBf16Dot, with some preference for kFma, then kBf16Dot. k16Bit: kFma, kBf16Dot or
+  /// kAmxBf16. kInt8: kVnni512, kVnni256, kAmxInt8, or none.
   std::optional<DotUnit> BestUnit(LatentKind kind) const;
 
   /// One line about units that CPUID names but that do not work; empty if there is none.
