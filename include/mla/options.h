@@ -20,8 +20,8 @@ enum class Attention { kDecompressed, kAbsorbed, kSplitKv, kAuto };
 enum class CacheType { kBf16, kF16, kF32, kInt8 };
 /// kFast: Highway kernels of the chosen ISA; kReference: plain double-accumulating ones.
 enum class KernelSet { kFast, kReference };
-/// kF32: fp32 arithmetic throughout. kAuto: the fastest arithmetic within the error bounds; at
-/// present that is fp32 too.
+/// kF32: fp32 arithmetic throughout. kAuto: the fastest arithmetic within the error bounds: for
+/// latents in bf16 also products of bf16 pairs, where a unit for them is faster.
 enum class Compute { kAuto, kF32 };
 
 /// "decompressed", "absorbed", "split-kv", "auto". Parsing throws kUsage listing the choices.

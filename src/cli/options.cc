@@ -141,7 +141,7 @@ void AddEngineOptions(Command command, EngineArgs& args) {
             [&](bool fast) { load.kernels = fast ? KernelSet::kFast : KernelSet::kReference; });
   AddChoice(command, "--compute", "f32", "auto",
             "fp32 arithmetic throughout, or the fastest within the error bounds (default: auto); "
-            "at present both are fp32 arithmetic",
+            "auto may multiply latents in bf16 pairs",
             [&](bool f32) { load.compute = f32 ? Compute::kF32 : Compute::kAuto; });
   AddCacheType(command, "--cache-type", "Element type of the attention cache (default: bf16)",
                session.cache_type);
