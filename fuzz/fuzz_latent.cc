@@ -76,8 +76,7 @@ Bounds BoundsOf(const LatentCase& c, const LatentCase::Exact& want, DotUnit unit
 }
 
 void CheckOn(LatentCase& c, const LatentCase::Exact& want, const std::string& isa, DotUnit unit) {
-  SetLatentUnit(DotUnit::kFma);
-  SetLatentUnit(unit);
+  c.format.unit = unit;
   const std::string name = isa + " " + DotUnitName(unit);
   const Bounds bounds = BoundsOf(c, want, unit);
   const LatentResult got = c.Run(FastKernels());

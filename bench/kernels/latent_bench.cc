@@ -25,19 +25,17 @@ struct Variant {
   DotUnit products = DotUnit::kFma;
 };
 
-void Choose(const Variant& v) {
-  ForceIsaByName(v.isa);
-  SetLatentUnit(v.products);
-}
-
 std::vector<Variant> Variants(const std::string& isa) {
   std::vector<Variant> variants;
   const auto add = [&](Elem type, LatentKind kind) {
     for (const DotUnit unit : kDotUnits) {
       if (!LatentUnitServes(unit, kind) || !DotUnitFitsIsa(unit, isa)) continue;
       if (!TryDotUnit(unit).empty()) continue;
-      SetLatentUnit(unit);
-      const std::string name = LatentKernelName(type);
+      LatentFormat format;
+      format.type = type;
+      format.rope_type = Elem::kF16;
+      format.unit = unit;
+      const std::string name = LatentKernelName(format);
       // A VNNI unit of another width than the ISA's is not used.
       const bool used = kind == LatentKind::k16Bit || unit == DotUnit::kFma || name != "pairs";
       if (used) variants.push_back({.type = type, .isa = isa, .unit = name, .products = unit});
@@ -82,7 +80,7 @@ void RunStep(const KvCache& cache, const LatentTask& task, int64_t tokens) {
 }
 
 void BenchLatent(benchmark::State& state, const Variant& variant, int64_t heads, int64_t tokens) {
-  Choose(variant);
+  ForceIsaByName(variant.isa);
   const KvCache& cache = CacheOf(variant.type);
   // Scores with a standard deviation of 1.
   constexpr double kScale = 1 / 24.0;
@@ -94,7 +92,7 @@ void BenchLatent(benchmark::State& state, const Variant& variant, int64_t heads,
   task.q_head_stride = kRank + kRope;
   task.rows = 1;
   task.heads = heads;
-  task.format = cache.latent_format();
+  task.format = cache.latent_format(LatentUnits().Use(variant.products));
   const FloatBuffer scratch(LatentScratchFloats(task.format, 1, heads));
   const FloatBuffer out(heads * kRank), lse(heads);
   task.scratch = scratch.data();

@@ -97,7 +97,7 @@ LatentTask MakeTask(OpContext& context, AttentionWorkspace& ws, const AttentionC
   t.q_head_stride = g.latent_dim();
   t.rows = task.rows;
   t.heads = task.heads;
-  t.format = ws.items[i].cache->latent_format();
+  t.format = ws.items[i].cache->latent_format(context.units);
   t.scratch = context.scratch.Get(thread);
   t.out_row_stride = g.heads * g.kv_rank;
   t.out_head_stride = g.kv_rank;

@@ -22,7 +22,8 @@ bool SamePlan(const SplitPlan& a, const SplitPlan& b) {
 
 // Plans for the one-row items by what is even across the threads.
 void PlanForThreads(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
-  const SplitCosts costs = ExpectedCosts(*call.geometry, ws.items[0].cache->latent_format()).split;
+  const SplitCosts costs =
+      ExpectedCosts(*call.geometry, ws.items[0].cache->latent_format(context.units)).split;
   const int threads = context.pool.threads();
   ws.windows.clear();
   for (const AttentionItem& item : ws.items) {
@@ -103,14 +104,15 @@ void AddAbsorbed(OpContext& context, AttentionWorkspace& ws, const AttentionCall
   }
 }
 
-bool RunsAbsorbed(const AttentionCall& call, int threads, const AttentionItem& item) {
+bool RunsAbsorbed(const OpContext& context, const AttentionCall& call, const AttentionItem& item) {
   const AttentionPolicy& policy = call.policy;
   if (item.rows == 1 || policy.deterministic) return true;
   if (policy.absorbed_rows >= 0) return item.rows <= policy.absorbed_rows;
   if (policy.mode != DecodeMode::kAuto) return item.rows <= AbsorbedRowLimit(*call.geometry);
   const int64_t window = item.position + item.rows - item.cache->live_start();
-  return PreferAbsorbed(*call.geometry, ExpectedCosts(*call.geometry, item.cache->latent_format()),
-                        threads, item.rows, window);
+  const AttentionCosts costs =
+      ExpectedCosts(*call.geometry, item.cache->latent_format(context.units));
+  return PreferAbsorbed(*call.geometry, costs, context.pool.threads(), item.rows, window);
 }
 
 }  // namespace
@@ -135,20 +137,16 @@ int64_t AttentionWorkspace::bytes() const {
   return 4 * (q_latent.size() + context.size() + partial_v.size() + partial_lse.size());
 }
 
-int64_t AttentionScratchFloats(const MlaGeometry& g, CacheLayout layout) {
+int64_t AttentionScratchFloats(const MlaGeometry& g, CacheLayout layout, Elem type,
+                               const LatentUnits& units) {
   const int64_t head_tile = kAttendTileRows * (g.qk_dim() + g.v_dim);
   const int64_t rows = head_tile + TileState::Floats(kRowBlock, g.v_dim);
   if (layout == CacheLayout::kDecompressed) return rows;
   const int64_t latent_tile = kAttendTileRows * g.latent_dim();
   const int64_t task_heads = std::min(g.heads, kTaskPairs);
   const int64_t task_rows = std::max<int64_t>(1, kTaskPairs / PaddedHeads(g.heads));
-  LatentFormat format;
-  format.rank = g.kv_rank;
-  format.rope = g.rope;
-  int64_t task = LatentScratchFloats(format, task_rows, task_heads);
-  format.type = Elem::kInt8;
-  task = std::max(task, LatentScratchFloats(format, task_rows, task_heads));
-  return std::max(latent_tile + rows, task);
+  return std::max(latent_tile + rows,
+                  LatentScratchFloats(LatentRowFormat(g, type, units), task_rows, task_heads));
 }
 
 void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
@@ -169,7 +167,7 @@ void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCal
   }
   Require(call.fold != nullptr && call.fold->folded(), "RunAttention: latent cache without a fold");
   for (const AttentionItem& item : call.items) {
-    if (RunsAbsorbed(call, context.pool.threads(), item)) {
+    if (RunsAbsorbed(context, call, item)) {
       AddAbsorbed(context, ws, call, item, paths);
     } else {
       RunUpProjected(context, call, item);

@@ -76,8 +76,9 @@ class AttentionWorkspace {
   int planned_threads = 0;
 };
 
-/// Floats of thread scratch that RunAttention needs.
-int64_t AttentionScratchFloats(const MlaGeometry& geometry, CacheLayout layout);
+/// Floats of thread scratch that RunAttention needs for caches of this type.
+int64_t AttentionScratchFloats(const MlaGeometry& geometry, CacheLayout layout, Elem type,
+                               const LatentUnits& units);
 
 struct AttentionCall {
   const MlaGeometry* geometry = nullptr;

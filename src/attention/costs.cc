@@ -25,7 +25,7 @@ constexpr Factors kTiles = {0.15, 1.3, 1.2, {40, 9, 16, 0.4}};
 const Factors& FactorsOf(const LatentFormat& format) {
   if (format.type == Elem::kInt8) return LatentInt8Products(format) != nullptr ? kTiles : kInt8;
   if (LatentProducts(format) == nullptr) return kVectors;
-  return LatentUnit() == DotUnit::kAmxBf16 ? kTiles : kBf16Dot;
+  return format.unit == DotUnit::kAmxBf16 ? kTiles : kBf16Dot;
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ class Measurement {
     t.q_head_stride = g_.latent_dim();
     t.rows = rows;
     t.heads = heads_;
-    t.format = cache_.latent_format();
+    t.format = cache_.latent_format(context_.units);
     t.scratch = context_.scratch.Get(0);
     t.out = out_.data();
     t.out_row_stride = heads_ * g_.kv_rank;

@@ -10,7 +10,7 @@ namespace mla {
 /// Nanoseconds per head and thread, measured anew on synthetic rows of a latent cache of this type
 /// (see kernels/elem.h): the absorbed kernel on a full task, its begin and end, the merge, and the
 /// up-projected form at two numbers of query rows. The pool must be idle; scratch of
-/// AttentionScratchFloats(geometry, kLatent) must be reserved.
+/// AttentionScratchFloats(geometry, kLatent, type, units) must be reserved.
 AttentionCosts MeasureCosts(OpContext& context, const MlaGeometry& geometry, Elem type);
 
 }  // namespace mla

@@ -7,6 +7,19 @@
 
 namespace mla {
 
+LatentFormat LatentRowFormat(const MlaGeometry& geometry, Elem type, const LatentUnits& units) {
+  LatentFormat format;
+  format.type = type;
+  format.rope_type = RopeElem(type);
+  format.rank = geometry.kv_rank;
+  format.rope = geometry.rope;
+  format.row_bytes = LatentBytesPerToken(geometry, type);
+  format.rope_offset =
+      type == Elem::kInt8 ? Int8RopeOffset(geometry.kv_rank) : geometry.kv_rank * ElemSize(type);
+  format.unit = units.For(type);
+  return format;
+}
+
 KvCache::KvCache(const MlaGeometry& geometry, int64_t layers, CacheLayout layout, Elem type,
                  int64_t capacity, int64_t first_position)
     : geometry_(geometry),
@@ -25,18 +38,6 @@ KvCache::KvCache(const MlaGeometry& geometry, int64_t layers, CacheLayout layout
   }
   Require(layers > 0 && first_position >= 0, "KvCache: layers and position");
   layer_bytes_ = bytes_per_token() / layers_ * kSegmentTokens;
-}
-
-LatentFormat KvCache::latent_format() const {
-  LatentFormat format;
-  format.type = type_;
-  format.rope_type = rope_type();
-  format.rank = geometry_.kv_rank;
-  format.rope = geometry_.rope;
-  format.row_bytes = LatentBytesPerToken(geometry_, type_);
-  format.rope_offset = type_ == Elem::kInt8 ? Int8RopeOffset(geometry_.kv_rank)
-                                            : geometry_.kv_rank * ElemSize(type_);
-  return format;
 }
 
 int64_t KvCache::bytes_per_token() const {
@@ -113,7 +114,7 @@ void KvCache::StoreLatent(const KernelTable& kernels, int64_t layer, int64_t pos
   } else {
     kernels.from_float(latent, type_, row, geometry_.kv_rank);
   }
-  kernels.from_float(latent + geometry_.kv_rank, rope_type(), row + latent_format().rope_offset,
+  kernels.from_float(latent + geometry_.kv_rank, rope_type(), row + latent_format({}).rope_offset,
                      geometry_.rope);
 }
 
@@ -145,7 +146,7 @@ void KvCache::LoadLatent(const KernelTable& kernels, int64_t layer, int64_t posi
     LoadRotated(kernels, LatentRow(layer, position), rows, geometry_.kv_rank, out);
     return;
   }
-  const LatentFormat format = latent_format();
+  const LatentFormat format = latent_format({});
   const char* row = static_cast<const char*>(LatentRow(layer, position));
   for (int64_t i = 0; i < rows; ++i, row += format.row_bytes, out += geometry_.latent_dim()) {
     DequantizeInt8Row(row, geometry_.kv_rank, out);

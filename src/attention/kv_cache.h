@@ -11,11 +11,21 @@
 #include "kernels/attend.h"
 #include "kernels/elem.h"
 #include "kernels/kernel_table.h"
+#include "kernels/latent_unit.h"
 #include "tensor/buffer.h"
 
 namespace mla {
 
 enum class CacheLayout { kLatent, kDecompressed };
+
+/// Element type of the rotated parts of a cache of `type`. Beside bf16 and int8 it is fp16: as many
+/// bytes, eight times finer, and scores are most sensitive there (docs/decisions).
+constexpr Elem RopeElem(Elem type) noexcept {
+  return type == Elem::kBf16 || type == Elem::kInt8 ? Elem::kF16 : type;
+}
+
+/// How the latent rows of a cache lie in memory, with the unit among `units` for them.
+LatentFormat LatentRowFormat(const MlaGeometry& geometry, Elem type, const LatentUnits& units);
 
 /// Positions are absolute: offset() is the position of the next token and the one RoPE uses;
 /// live_start() is the first position still cached. Layout and element type never change.
@@ -40,13 +50,11 @@ class KvCache {
   int64_t capacity() const { return capacity_; }
   CacheLayout layout() const { return layout_; }
   Elem type() const { return type_; }
-  /// Element type of the rotated parts. Beside bf16 and int8 it is fp16: as many bytes, eight times
-  /// finer, and scores are most sensitive there (docs/decisions).
-  Elem rope_type() const {
-    return type_ == Elem::kBf16 || type_ == Elem::kInt8 ? Elem::kF16 : type_;
+  Elem rope_type() const { return RopeElem(type_); }
+  /// Of LatentRow's rows.
+  LatentFormat latent_format(const LatentUnits& units) const {
+    return LatentRowFormat(geometry_, type_, units);
   }
-  /// How LatentRow's rows lie in memory.
-  LatentFormat latent_format() const;
   bool can_trim() const { return live() > 0; }
 
   /// All layers, one token.

@@ -137,13 +137,14 @@ class Bench {
         g_(geometry),
         pool_(pool),
         scratch_(pool.threads()),
-        op_{pool_, FastKernels(), scratch_},
+        op_{pool_, FastKernels(), scratch_, ChooseLatentUnits(pool, Compute::kAuto, {})},
         latent_workspace_(g_, CacheLayout::kLatent, max_batch),
         decompressed_workspace_(g_, CacheLayout::kDecompressed, max_batch),
         data_(op_, g_, CacheElem(options.dtype), max_batch, max_context),
         progress_(progress) {
-    scratch_.Reserve(std::max(AttentionScratchFloats(g_, CacheLayout::kLatent),
-                              AttentionScratchFloats(g_, CacheLayout::kDecompressed)));
+    for (const CacheLayout layout : {CacheLayout::kLatent, CacheLayout::kDecompressed}) {
+      scratch_.Reserve(AttentionScratchFloats(g_, layout, CacheElem(options.dtype), op_.units));
+    }
   }
 
   // Times all arms at one batch and context, step by step in turn.
@@ -276,7 +277,8 @@ BenchRow Bench::Report(Arm& arm, int64_t batch, int64_t context) const {
   row.tflops = flop / seconds / 1e12;
   row.max_error = arm.max_error;
   row.isa = ChosenIsa();
-  row.kernel = latent ? LatentKernelName(CacheElem(options_.dtype)) : DotUnitName(DotUnit::kFma);
+  row.kernel = latent ? LatentKernelName(LatentRowFormat(g_, CacheElem(options_.dtype), op_.units))
+                      : DotUnitName(DotUnit::kFma);
   row.threads = pool_.threads();
   row.paths = {arm.stats[AttentionPath::kDecompressed], arm.stats[AttentionPath::kAbsorbedPrefill],
                arm.stats[AttentionPath::kAbsorbedComposed],
@@ -361,7 +363,6 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
               batch, context);
 
   ThreadPool pool(threads);
-  ChooseLatentUnit(pool, Compute::kAuto, {});
   progress("measuring the machine's peaks");
   const int64_t read_bytes =
       options.read_bytes > 0 ? options.read_bytes : ReadBufferBytes(AvailableMemory());

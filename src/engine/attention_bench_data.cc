@@ -65,8 +65,8 @@ BenchMemory PlanBenchMemory(const MlaGeometry& g, Elem type, int64_t batch, int6
       add(mul(g.heads, 2 * g.kv_rank + g.rope + kBenchInputs * g.qk_dim() + 4 * g.v_dim),
           mul(kMaxSplitChunks * g.heads, g.kv_rank + 1));
   const int64_t floats = add(heads_floats, kBenchInputs * g.latent_dim() + g.kv_b_rows());
-  const int64_t scratch = std::max(AttentionScratchFloats(g, CacheLayout::kLatent),
-                                   AttentionScratchFloats(g, CacheLayout::kDecompressed));
+  const int64_t scratch = std::max(AttentionScratchFloats(g, CacheLayout::kLatent, type, {}),
+                                   AttentionScratchFloats(g, CacheLayout::kDecompressed, type, {}));
   m.rest = add(mul(4, mul(floats, batch)), mul(4 * threads, scratch));
   m.rest = add(m.rest, mul(2, g.fold_elements()));
   m.rest = add(m.rest, mul(4 * kFillRows, g.kv_b_rows() + g.latent_dim()));

@@ -48,13 +48,8 @@ struct Choice {
 };
 
 // kFma would take the place of the other kind's unit too.
-void Use(DotUnit unit) {
-  if (unit != DotUnit::kFma) SetLatentUnit(unit);
-}
-
-void UseUnitsOf(const UnitName& name) {
-  Use(name.unit);
-  Use(name.int8_unit);
+void Use(LatentUnits& units, DotUnit unit) {
+  if (unit != DotUnit::kFma) units.Use(unit);
 }
 
 const UnitProbe& Find(const MachineProbe& probe, DotUnit unit) {
@@ -64,12 +59,11 @@ const UnitProbe& Find(const MachineProbe& probe, DotUnit unit) {
 
 // The vector unit for int8 latents that goes with the ISA: there are kernels for its own width
 // only.
-void SetVnniUnit(const MachineProbe& probe) {
+DotUnit VnniUnit(const MachineProbe& probe) {
   for (const DotUnit unit : {DotUnit::kVnni512, DotUnit::kVnni256}) {
-    if (!Find(probe, unit).usable || !DotUnitFitsIsa(unit, probe.isa)) continue;
-    SetLatentUnit(unit);
-    return;
+    if (Find(probe, unit).usable && DotUnitFitsIsa(unit, probe.isa)) return unit;
   }
+  return DotUnit::kFma;
 }
 
 // Every name that this machine can be asked for.
@@ -101,8 +95,6 @@ void ForceName(Choice& choice, const std::string& name) {
     }
   }
   ForceIsaByName(unit != nullptr ? unit->isa : name);
-  SetLatentUnit(DotUnit::kFma);
-  if (unit != nullptr) UseUnitsOf(*unit);
   choice.unit = unit;
   choice.forced = !name.empty();
 }
@@ -143,31 +135,29 @@ std::string IsaInUse() {
   return TheChoice().unit != nullptr ? TheChoice().unit->name : ChosenIsa();
 }
 
-void ChooseLatentUnit(ThreadPool& pool, Compute compute, const LogSink& log) {
+LatentUnits ChooseLatentUnits(ThreadPool& pool, Compute compute, const LogSink& log) {
   Choice& choice = TheChoice();
   std::lock_guard<std::mutex> lock(choice.mutex);
+  LatentUnits units;
   const bool none_but_fma = std::none_of(std::begin(kDotUnits), std::end(kDotUnits), [](DotUnit u) {
     return u != DotUnit::kFma && DetectDotUnit(u).named;
   });
-  if (none_but_fma) {
-    SetLatentUnit(DotUnit::kFma);
-    return;
-  }
+  if (none_but_fma) return units;
   const MachineProbe& probe = ProbeMachine(pool);
   LogRemark(probe, log);
-  SetLatentUnit(DotUnit::kFma);
-  SetVnniUnit(probe);
-  if (compute == Compute::kF32) return;
+  Use(units, VnniUnit(probe));
+  if (compute == Compute::kF32) return units;
   if (choice.unit != nullptr) {
     for (DotUnit needed : {choice.unit->unit, choice.unit->int8_unit}) {
       const UnitProbe& unit = Find(probe, needed);
       if (!unit.usable) Refuse(*choice.unit, unit.why_not);
+      Use(units, needed);
     }
-    UseUnitsOf(*choice.unit);
   } else if (!choice.forced) {
-    Use(probe.BestUnit(LatentKind::k16Bit).value_or(DotUnit::kFma));
-    if (probe.BestUnit(LatentKind::kInt8) == DotUnit::kAmxInt8) Use(DotUnit::kAmxInt8);
+    Use(units, probe.BestUnit(LatentKind::k16Bit).value_or(DotUnit::kFma));
+    if (probe.BestUnit(LatentKind::kInt8) == DotUnit::kAmxInt8) Use(units, DotUnit::kAmxInt8);
   }
+  return units;
 }
 
 void ForceIsa(const std::string& name) {

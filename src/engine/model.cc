@@ -112,7 +112,7 @@ ModelImpl::ModelImpl(const std::string& dir, const LoadOptions& load_options)
   } else {
     ForceIsa(load_options.isa);
   }
-  ChooseLatentUnit(pool, load_options.compute, load_options.log);
+  units = ChooseLatentUnits(pool, load_options.compute, load_options.log);
   try {
     tokenizer = Tokenizer::Load(dir);
     if (tokenizer->eos_id()) eos_ids.push_back(*tokenizer->eos_id());
@@ -175,8 +175,10 @@ MemoryPlan PlanMemory(const ModelImpl& model, const ResolvedSession& session,
                                    ? plan.latent_bytes_per_token
                                    : plan.decompressed_bytes_per_token;
   plan.cache_bytes = CheckedMul(plan.cache_bytes_per_token, session.context, "cache bytes");
-  plan.scratch_bytes = activation_bytes + 4 * ForwardScratchFloats(model.config, session.layout) *
-                                              model.pool.threads();
+  plan.scratch_bytes =
+      activation_bytes +
+      4 * ForwardScratchFloats(model.config, session.layout, session.type, model.units) *
+          model.pool.threads();
   return plan;
 }
 

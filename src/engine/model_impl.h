@@ -25,7 +25,7 @@ class ModelImpl {
 
   /// Layout and decode mode of a setting; decompressed if some layer cannot be folded.
   CacheLayout LayoutOf(Attention attention) const;
-  OpContext Context() { return {pool, *kernels, scratch}; }
+  OpContext Context() { return {pool, *kernels, scratch, units}; }
   void Log(LogLevel level, const std::string& line) const {
     if (options.log) options.log(level, line);
   }
@@ -45,6 +45,7 @@ class ModelImpl {
   const KernelTable* kernels;
   ThreadPool pool;
   ThreadScratch scratch;
+  LatentUnits units;
   std::mutex mutex;  // one forward pass at a time
 };
 

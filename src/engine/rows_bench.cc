@@ -71,7 +71,7 @@ class RowsBench {
         g_(g),
         most_(*std::max_element(options.contexts.begin(), options.contexts.end())),
         scratch_(pool.threads()),
-        op_{pool, FastKernels(), scratch_},
+        op_{pool, FastKernels(), scratch_, ChooseLatentUnits(pool, Compute::kAuto, {})},
         workspace_(g, CacheLayout::kLatent, 1),
         plain_(g, CacheLayout::kDecompressed, 1),
         latent_(g, 1, CacheLayout::kLatent, CacheElem(options.dtype), most_),
@@ -79,8 +79,9 @@ class RowsBench {
                       options.decompressed ? most_ : 1),
         weights_(CheckedMul(2, g.fold_elements(), "kv_b_proj")),
         q_(*std::max_element(options.rows.begin(), options.rows.end()) * g.heads * g.qk_dim()) {
-    scratch_.Reserve(std::max(AttentionScratchFloats(g, CacheLayout::kLatent),
-                              AttentionScratchFloats(g, CacheLayout::kDecompressed)));
+    for (const CacheLayout layout : {CacheLayout::kLatent, CacheLayout::kDecompressed}) {
+      scratch_.Reserve(AttentionScratchFloats(g, layout, CacheElem(options.dtype), op_.units));
+    }
     const float weight_scale = std::sqrt(3 / static_cast<float>(g.kv_rank));
     FloatBuffer row(g.kv_rank);
     Fill(row, weight_scale);
@@ -98,13 +99,14 @@ class RowsBench {
   void Calibrate(RowsReport& report) {
     const auto start = Clock::now();
     costs_ = MeasureCosts(op_, g_, CacheElem(options_.dtype));
-    expected_ = ExpectedCosts(g_, latent_.latent_format());
+    expected_ = ExpectedCosts(g_, latent_.latent_format(op_.units));
     report.calibration_ms = Milliseconds(start);
     report.measured = Nanoseconds(costs_, 1);
     report.expected = Nanoseconds(expected_, costs_.up_key / expected_.up_key);
   }
 
   RowsCell Measure(int64_t context, int64_t rows);
+  std::string kernel() const { return LatentKernelName(latent_.latent_format(op_.units)); }
 
  private:
   static RowsReport::Costs Nanoseconds(const AttentionCosts& c, double unit) {
@@ -277,16 +279,15 @@ RowsReport RunRowsBench(const RowsOptions& options,
          context, bytes, available);
   }
   ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreads());
-  ChooseLatentUnit(pool, Compute::kAuto, {});
   RowsReport report;
   report.geometry = options.geometry;
   report.isa = ChosenIsa();
-  report.kernel = DotUnitName(LatentUnit());
   report.threads = pool.threads();
   const DotUnit fma[] = {DotUnit::kFma};
   report.peak_tflops = UnitRates(pool, fma, 0.05)[0].all / 1e12;
   RowsBench bench(options, g, pool);
   bench.Calibrate(report);
+  report.kernel = bench.kernel();
   for (const int64_t c : options.contexts) {
     for (const int64_t r : options.rows) {
       if (r > c) continue;

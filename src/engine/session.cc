@@ -19,7 +19,8 @@ class SessionImpl {
         forward(model->config, *model->weights, model->folds, resolved.layout, resolved.chunk, 1),
         logits(model->config.vocab_size) {
     std::lock_guard<std::mutex> lock(model->mutex);
-    model->scratch.Reserve(ForwardScratchFloats(model->config, resolved.layout));
+    model->scratch.Reserve(
+        ForwardScratchFloats(model->config, resolved.layout, resolved.type, model->units));
   }
 
   // One forward pass over at most resolved.chunk tokens. Leaves the cache as it was if it fails or
@@ -186,7 +187,8 @@ Attention Session::attention() const { return impl_->resolved.attention; }
 std::string Session::kernel() const {
   if (impl_->model->options.kernels == KernelSet::kReference) return "reference";
   const bool latent = impl_->resolved.layout == CacheLayout::kLatent;
-  return latent ? LatentKernelName(impl_->resolved.type) : DotUnitName(DotUnit::kFma);
+  return latent ? LatentKernelName(impl_->cache.latent_format(impl_->model->units))
+                : DotUnitName(DotUnit::kFma);
 }
 
 int64_t Session::Trim(int64_t count) {

@@ -168,14 +168,13 @@ void LatentFinish(const LatentTask& task) noexcept {
   if (task.format.type == Elem::kInt8) return LatentInt8Finish(task);
   HWY_DYNAMIC_DISPATCH(Finish)(task);
 }
-// Enough for every family, so that it does not depend on the one in use.
 int64_t LatentScratchFloats(const LatentFormat& format, int64_t rows, int64_t heads) noexcept {
-  if (format.type == Elem::kInt8) {
-    return std::max(LatentInt8ScratchFloats(format, rows, heads),
-                    LatentInt8AmxScratchFloats(format, rows, heads));
+  if (LatentProducts(format) != nullptr) return LatentBf16ScratchFloats(format, rows, heads);
+  if (LatentInt8Products(format) != nullptr) {
+    return LatentInt8AmxScratchFloats(format, rows, heads);
   }
-  return std::max(HWY_DYNAMIC_DISPATCH(ScratchFloats)(format, rows, heads),
-                  LatentBf16ScratchFloats(format, rows, heads));
+  if (format.type == Elem::kInt8) return LatentInt8ScratchFloats(format, rows, heads);
+  return HWY_DYNAMIC_DISPATCH(ScratchFloats)(format, rows, heads);
 }
 
 }  // namespace mla

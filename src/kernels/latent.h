@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "kernels/elem.h"
+#include "kernels/x86/dot_units.h"
 
 namespace mla {
 
@@ -19,7 +20,7 @@ inline constexpr int64_t kLatentTileRows = 256;
 inline constexpr int64_t kLatentRunRows = 64;
 
 /// How a cached row lies in memory: c_kv [rank], then k_rope [rope]. With Elem::kInt8 as in
-/// kernels/latent_int8.h; rope_type is fp16 then.
+/// kernels/latent_int8.h; rope_type is fp16 then. And what multiplies such rows.
 struct LatentFormat {
   Elem type = Elem::kF32;
   Elem rope_type = Elem::kF32;
@@ -27,6 +28,9 @@ struct LatentFormat {
   int64_t rope = 0;         ///< r
   int64_t row_bytes = 0;    ///< from one row to the next
   int64_t rope_offset = 0;  ///< bytes from a row's start to its k_rope
+  /// Usable in every thread that runs the kernels; one that does not serve such rows counts as kFma
+  /// (kernels/latent_unit.h).
+  DotUnit unit = DotUnit::kFma;
 };
 
 /// A run of tiles for `rows` consecutive query rows and `heads` of their heads:
@@ -78,6 +82,7 @@ void ForEachLatentRun(const LatentFormat& format, const LatentTileRows& tile, Fn
   }
 }
 
+/// What the format's unit needs.
 int64_t LatentScratchFloats(const LatentFormat& format, int64_t rows, int64_t heads) noexcept;
 
 void LatentBegin(const LatentTask& task) noexcept;

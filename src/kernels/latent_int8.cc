@@ -203,10 +203,9 @@ HWY_EXPORT(Int8TileUnit);
 HWY_EXPORT(Int8Finish);
 HWY_EXPORT(DotPairsUnit);
 
-// The unit if the chosen ISA's kernel has it.
-bool HasUnit() {
+// True if the chosen ISA's kernel has the unit.
+bool HasUnit(DotUnit unit) {
   const int width = HWY_DYNAMIC_DISPATCH(DotPairsUnit)();
-  const DotUnit unit = LatentUnit(LatentKind::kInt8);
   return (unit == DotUnit::kVnni512 && width == 512) || (unit == DotUnit::kVnni256 && width == 256);
 }
 
@@ -217,7 +216,7 @@ int64_t LatentInt8ScratchFloats(const LatentFormat& format, int64_t rows, int64_
 }
 void LatentInt8Begin(const LatentTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Int8Begin)(task); }
 void LatentInt8Tile(const LatentTask& task, const LatentTileRows& tile) noexcept {
-  if (HasUnit()) {
+  if (HasUnit(task.format.unit)) {
     HWY_DYNAMIC_DISPATCH(Int8TileUnit)(task, tile);
   } else {
     HWY_DYNAMIC_DISPATCH(Int8TilePairs)(task, tile);
@@ -225,9 +224,8 @@ void LatentInt8Tile(const LatentTask& task, const LatentTileRows& tile) noexcept
 }
 void LatentInt8Finish(const LatentTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Int8Finish)(task); }
 
-const char* Int8LatentFamily() noexcept {
-  const DotUnit unit = LatentUnit(LatentKind::kInt8);
-  return unit == DotUnit::kAmxInt8 || HasUnit() ? DotUnitName(unit) : "pairs";
+const char* Int8LatentFamily(DotUnit unit) noexcept {
+  return unit == DotUnit::kAmxInt8 || HasUnit(unit) ? DotUnitName(unit) : "pairs";
 }
 
 }  // namespace mla

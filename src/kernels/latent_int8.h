@@ -40,9 +40,9 @@ void LatentInt8Begin(const LatentTask& task) noexcept;
 void LatentInt8Tile(const LatentTask& task, const LatentTileRows& tile) noexcept;
 void LatentInt8Finish(const LatentTask& task) noexcept;
 
-/// The family that int8 rows get at the moment: "amx-int8", "vnni512", "vnni256" (VPDPWSSD), or
+/// The family that int8 rows get with a unit: "amx-int8", "vnni512", "vnni256" (VPDPWSSD), or
 /// "pairs": products of 16-bit pairs in plain vectors. All but the first give the same bits.
-const char* Int8LatentFamily() noexcept;
+const char* Int8LatentFamily(DotUnit unit) noexcept;
 
 namespace reference {
 void LatentInt8Tile(const LatentTask& task, const LatentTileRows& tile) noexcept;

@@ -1,15 +1,10 @@
 #include "kernels/latent_unit.h"
 
-#include <atomic>
-
 #include "base/check.h"
 #include "kernels/latent_int8.h"
 
 namespace mla {
 namespace {
-
-std::atomic<DotUnit> unit_of_16_bits{DotUnit::kFma};
-std::atomic<DotUnit> unit_of_int8{DotUnit::kFma};
 
 const Bf16Products* ProductsOf(DotUnit unit) noexcept {
   if (unit == DotUnit::kBf16Dot) return Bf16DotProducts();
@@ -40,28 +35,24 @@ bool LatentUnitServes(DotUnit unit, LatentKind kind) noexcept {
   return false;
 }
 
-void SetLatentUnit(DotUnit unit) {
-  Require(Built(unit), "SetLatentUnit: this build has no latent kernels for the unit");
-  if (LatentUnitServes(unit, LatentKind::k16Bit)) unit_of_16_bits.store(unit);
-  if (LatentUnitServes(unit, LatentKind::kInt8)) unit_of_int8.store(unit);
+LatentUnits& LatentUnits::Use(DotUnit unit) {
+  Require(Built(unit), "LatentUnits: this build has no latent kernels for the unit");
+  if (LatentUnitServes(unit, LatentKind::k16Bit)) of_16_bits = unit;
+  if (LatentUnitServes(unit, LatentKind::kInt8)) of_int8 = unit;
+  return *this;
 }
 
-DotUnit LatentUnit(LatentKind kind) noexcept {
-  return kind == LatentKind::kInt8 ? unit_of_int8.load() : unit_of_16_bits.load();
-}
-
-const char* LatentKernelName(Elem type) noexcept {
-  if (type == Elem::kInt8) return Int8LatentFamily();
-  return DotUnitName(type == Elem::kBf16 ? LatentUnit() : DotUnit::kFma);
+const char* LatentKernelName(const LatentFormat& format) noexcept {
+  if (format.type == Elem::kInt8) return Int8LatentFamily(format.unit);
+  return DotUnitName(LatentProducts(format) != nullptr ? format.unit : DotUnit::kFma);
 }
 
 const Bf16Products* LatentProducts(const LatentFormat& format) noexcept {
-  return LatentBf16Takes(format) ? ProductsOf(LatentUnit(LatentKind::k16Bit)) : nullptr;
+  return LatentBf16Takes(format) ? ProductsOf(format.unit) : nullptr;
 }
 
 const Int8TileProducts* LatentInt8Products(const LatentFormat& format) noexcept {
-  const bool tiles =
-      format.type == Elem::kInt8 && LatentUnit(LatentKind::kInt8) == DotUnit::kAmxInt8;
+  const bool tiles = format.type == Elem::kInt8 && format.unit == DotUnit::kAmxInt8;
   return tiles ? AmxInt8Products() : nullptr;
 }
 

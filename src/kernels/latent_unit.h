@@ -1,6 +1,6 @@
 // Which units the latent kernels use, for 16-bit latents and for int8 ones.
-// Called by: engine (sets them after the probe), kernels/latent*.cc, tests. Thread-safety: set them
-// while no latent kernel runs.
+// Called by: engine (chooses them after the probe), attention, kernels/latent*.cc, tests.
+// Thread-safety: values and pure functions.
 #ifndef MLA_KERNELS_LATENT_UNIT_H_
 #define MLA_KERNELS_LATENT_UNIT_H_
 
@@ -18,17 +18,22 @@ enum class LatentKind { k16Bit, kInt8 };
 /// kBf16Dot and kAmxBf16 for 16 bits, kVnni512, kVnni256 and kAmxInt8 for int8.
 bool LatentUnitServes(DotUnit unit, LatentKind kind) noexcept;
 
-/// For the whole process and the kind of latents that the unit serves; kFma, which both start with,
-/// for both. The caller has found the unit usable in every thread that will run kernels
-/// (TryDotUnit). Throws kInternal for a build that lacks it. Two limits: fp32 latents and 16-bit
-/// ones that are not bf16 with k_rope in fp16 stay with kFma, and int8 ones use a VNNI unit only on
-/// an ISA of its width.
-void SetLatentUnit(DotUnit unit);
-DotUnit LatentUnit(LatentKind kind = LatentKind::k16Bit) noexcept;
+/// The units that one model's latents use. Whoever fills it in has found them usable in every
+/// thread that will run kernels (TryDotUnit).
+struct LatentUnits {
+  DotUnit of_16_bits = DotUnit::kFma;
+  DotUnit of_int8 = DotUnit::kFma;
 
-/// What latent rows of an element type are multiplied with, by the names of DotUnitName, "pairs"
-/// for int8 rows without a unit.
-const char* LatentKernelName(Elem type) noexcept;
+  /// Takes the unit for the kinds of latents that it serves. Throws kInternal if this build has no
+  /// kernels for it.
+  LatentUnits& Use(DotUnit unit);
+  DotUnit For(Elem type) const noexcept { return type == Elem::kInt8 ? of_int8 : of_16_bits; }
+};
+
+/// What rows of this format are multiplied with, by the names of DotUnitName; "pairs" for int8 rows
+/// without a unit. Two limits: fp32 latents and 16-bit ones that are not bf16 with k_rope in fp16
+/// stay with kFma, and int8 ones use a VNNI unit only on an ISA of its width.
+const char* LatentKernelName(const LatentFormat& format) noexcept;
 
 /// The products that rows of this format use, or null: those of kernels/latent.cc.
 const Bf16Products* LatentProducts(const LatentFormat& format) noexcept;

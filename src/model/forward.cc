@@ -35,9 +35,10 @@ std::vector<LayerFold> BuildFolds(const ModelConfig& config, const ModelWeights&
   return folds;
 }
 
-int64_t ForwardScratchFloats(const ModelConfig& config, CacheLayout layout) {
+int64_t ForwardScratchFloats(const ModelConfig& config, CacheLayout layout, Elem type,
+                             const LatentUnits& units) {
   const int64_t heads_width = config.attention.heads * config.attention.v_dim;
-  return std::max({AttentionScratchFloats(config.attention, layout),
+  return std::max({AttentionScratchFloats(config.attention, layout, type, units),
                    MlpScratchFloats(config.router),
                    MatmulScratchFloats(std::max(config.hidden_size, heads_width))});
 }

@@ -17,8 +17,10 @@ namespace mla {
 /// The folds of all layers; layers whose kv_b_proj cannot be folded carry the reason.
 std::vector<LayerFold> BuildFolds(const ModelConfig& config, const ModelWeights& weights);
 
-/// Floats of thread scratch that a forward pass needs (ThreadScratch::Reserve).
-int64_t ForwardScratchFloats(const ModelConfig& config, CacheLayout layout);
+/// Floats of thread scratch that a forward pass over caches of this type needs
+/// (ThreadScratch::Reserve).
+int64_t ForwardScratchFloats(const ModelConfig& config, CacheLayout layout, Elem type,
+                             const LatentUnits& units);
 
 class Forward {
  public:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "kernels/latent_unit.h"
 #include "parallel/thread_pool.h"
 #include "tensor/buffer.h"
 
@@ -35,6 +36,7 @@ struct OpContext {
   ThreadPool& pool;
   const KernelTable& kernels;
   ThreadScratch& scratch;
+  LatentUnits units{};
 };
 
 }  // namespace mla

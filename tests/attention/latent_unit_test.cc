@@ -14,28 +14,27 @@ constexpr Way kLatentWays[] = {kComposedWay, kSplitWay};
 constexpr MlaGeometry kGlm = {20, 16, 64, 24, 512, 0};
 constexpr MlaGeometry kManyHeads = {33, 12, 6, 10, 72, 0};
 
-class LatentUnits : public testing::TestWithParam<DotUnit> {
+class LatentUnitPaths : public testing::TestWithParam<DotUnit> {
  protected:
   void SetUp() override {
     const std::string why_not = TryDotUnit(GetParam());
     if (!why_not.empty()) GTEST_SKIP() << DotUnitName(GetParam()) << ": " << why_not;
-    SetLatentUnit(GetParam());
   }
-  void TearDown() override { SetLatentUnit(DotUnit::kFma); }
+  const LatentUnits units_ = LatentUnits().Use(GetParam());
 };
 
 // Against what the cache holds: weights are rounded to 8 bits, by at most 2^-9 each, which moves a
 // mean of values by at most 2·2^-9 of the largest latent (tests/kernels/latent_bf16_test.cc). The
 // up-projection's outputs are sums of those, so in units of the largest output the bound is not
 // exact: what random shapes give is a sixth of it.
-TEST_P(LatentUnits, EveryWindow) {
+TEST_P(LatentUnitPaths, EveryWindow) {
   for (const MlaGeometry& g : {kSmall, kOdd, kManyHeads, kGlm}) {
     for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 129, 255, 256, 257, 700}) {
       const AttentionCase c(g, window, 1, static_cast<uint64_t>(window));
       const std::vector<double> stored = c.Want(CacheLayout::kLatent, Elem::kBf16).out;
       const std::vector<double> exact = c.Want(CacheLayout::kLatent, Elem::kF32).out;
       for (const Way& way : kLatentWays) {
-        const std::vector<float> got = RunCase(c, way, {.type = Elem::kBf16});
+        const std::vector<float> got = RunCase(c, way, {.type = Elem::kBf16, .units = units_});
         EXPECT_LT(RelativeError(got, stored), std::ldexp(1.0, -8)) << way.name << " " << window;
         // The bound for 16-bit caches: the rounding of the cache included.
         EXPECT_LT(RelativeError(got, exact), 6e-3) << way.name << " window " << window;
@@ -44,25 +43,25 @@ TEST_P(LatentUnits, EveryWindow) {
   }
 }
 
-TEST_P(LatentUnits, TheUnitIsReallyUsedForBf16AndNothingElse) {
+TEST_P(LatentUnitPaths, TheUnitIsReallyUsedForBf16AndNothingElse) {
   const AttentionCase c(kOdd, 200, 1, 3);
   const auto run = [&](Elem type, DotUnit unit) {
-    SetLatentUnit(unit);
-    return RunCase(c, kComposedWay, {.type = type});
+    return RunCase(c, kComposedWay, {.type = type, .units = LatentUnits().Use(unit)});
   };
   for (const Elem type : {Elem::kBf16, Elem::kF16, Elem::kF32}) {
     EXPECT_EQ(run(type, GetParam()) != run(type, DotUnit::kFma), type == Elem::kBf16);
   }
 }
 
-TEST_P(LatentUnits, SeveralRowsAndAnyFirstPosition) {
+TEST_P(LatentUnitPaths, SeveralRowsAndAnyFirstPosition) {
   for (const MlaGeometry& g : {kSmall, kOdd, kGlm}) {
     for (const int64_t rows : {2, 5, 17}) {
       for (const int64_t first : {0, 63, 100}) {
         const AttentionCase c(g, 90, rows, static_cast<uint64_t>(rows + first));
         const std::vector<double> stored = c.Want(CacheLayout::kLatent, Elem::kBf16).out;
         for (const Way& way : kLatentWays) {
-          const CaseOptions options = {.type = Elem::kBf16, .first_position = first};
+          const CaseOptions options = {
+              .type = Elem::kBf16, .first_position = first, .units = units_};
           EXPECT_LT(RelativeError(RunCase(c, way, options), stored), std::ldexp(1.0, -8))
               << way.name << " rows " << rows << " first " << first;
         }
@@ -71,16 +70,18 @@ TEST_P(LatentUnits, SeveralRowsAndAnyFirstPosition) {
   }
 }
 
-TEST_P(LatentUnits, ForcedChunks) {
+TEST_P(LatentUnitPaths, ForcedChunks) {
   const AttentionCase c(kOdd, 37, 1, 5);
   const std::vector<double> stored = c.Want(CacheLayout::kLatent, Elem::kBf16).out;
   for (const int64_t chunk : {1, 8, 16, 37, 64}) {
-    const CaseOptions options = {.type = Elem::kBf16, .split_chunk = chunk, .first_position = 250};
+    const CaseOptions options = {
+        .type = Elem::kBf16, .split_chunk = chunk, .first_position = 250, .units = units_};
     EXPECT_LT(RelativeError(RunCase(c, kSplitWay, options), stored), std::ldexp(1.0, -8)) << chunk;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Units, LatentUnits, testing::Values(DotUnit::kBf16Dot, DotUnit::kAmxBf16),
+INSTANTIATE_TEST_SUITE_P(Units, LatentUnitPaths,
+                         testing::Values(DotUnit::kBf16Dot, DotUnit::kAmxBf16),
                          [](const auto& param) {
                            return param.param == DotUnit::kBf16Dot ? "bf16dot" : "amx";
                          });

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/available_memory.h"
+#include "engine/isas.h"
 #include "engine/machine_peaks.h"
 #include "kernels/latent_int8.h"
 #include "kernels/latent_unit.h"
@@ -31,6 +32,11 @@ BenchOptions Tiny() {
   return options;
 }
 
+LatentUnits Units(const BenchOptions& options) {
+  ThreadPool pool(options.threads);
+  return ChooseLatentUnits(pool, Compute::kAuto, {});
+}
+
 PathCounts Counts(const std::string& arm, int64_t steps) {
   PathCounts counts;
   if (arm == "decompressed") counts.decompressed = steps;
@@ -47,6 +53,7 @@ TEST(AttentionBench, EveryArmTakesItsOwnPathOncePerStep) {
   EXPECT_GT(lines, 4);
   EXPECT_TRUE(report.ok());
   const char* const arms[] = {"decompressed", "absorbed", "split_kv", "auto"};
+  const std::string latent_kernel = DotUnitName(Units(options).of_16_bits);
   ASSERT_EQ(report.rows.size(), 16u);
   size_t i = 0;
   for (int64_t context : options.contexts) {
@@ -63,7 +70,7 @@ TEST(AttentionBench, EveryArmTakesItsOwnPathOncePerStep) {
                   FormatPaths(Counts(cut ? "split_kv" : arm, options.steps)));
         EXPECT_TRUE(row.ok) << row.warning;
         EXPECT_EQ(row.threads, 2);
-        EXPECT_EQ(row.kernel, row.arm == "decompressed" ? "fma" : DotUnitName(LatentUnit()));
+        EXPECT_EQ(row.kernel, row.arm == "decompressed" ? "fma" : latent_kernel);
         const int64_t elements = row.arm == "decompressed" ? 5 * (19 + 6 + 11) : 37 + 6;
         EXPECT_EQ(row.kv_bytes, 2 * elements * batch * (context + 1));
         EXPECT_GT(row.ms_per_step, 0);
@@ -81,8 +88,9 @@ TEST(AttentionBench, Int8LatentsNameTheirOwnKernel) {
   options.dtype = CacheType::kInt8;
   const BenchReport report = RunAttentionBench(options, {}, {});
   ASSERT_FALSE(report.rows.empty());
+  const std::string latent_kernel = Int8LatentFamily(Units(options).of_int8);
   for (const BenchRow& row : report.rows) {
-    EXPECT_EQ(row.kernel, row.arm == "decompressed" ? "fma" : Int8LatentFamily());
+    EXPECT_EQ(row.kernel, row.arm == "decompressed" ? "fma" : latent_kernel);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/machine_probe.h"
 #include "kernels/isa.h"
+#include "kernels/latent_int8.h"
 #include "kernels/latent_unit.h"
 #include "mla/engine.h"
 #include "support/expect_error.h"
@@ -30,8 +31,6 @@ DotUnit VnniOf(const std::string& isa) {
   }
   return DotUnit::kFma;
 }
-DotUnit Int8Unit() { return LatentUnit(LatentKind::kInt8); }
-
 std::string Chosen() {
   std::string chosen;
   for (const IsaInfo& isa : Isas()) {
@@ -43,10 +42,9 @@ std::string Chosen() {
 class IsasTest : public testing::Test {
  protected:
   void SetUp() override { unsetenv("MLA_ISA"); }
-  void TearDown() override {
-    ForceIsa("");
-    SetLatentUnit(DotUnit::kFma);
-  }
+  void TearDown() override { ForceIsa(""); }
+  LatentUnits Choose(Compute compute) { return ChooseLatentUnits(pool_, compute, {}); }
+
   ThreadPool pool_{2};
 };
 
@@ -73,7 +71,6 @@ TEST_F(IsasTest, AUnitIsForcedByNameOrRefusedWithTheReason) {
       ExpectError(ErrorCode::kUsage, {n.name, why_not.c_str(), "avx512"},
                   [&] { ForceIsa(n.name); });
       EXPECT_EQ(Chosen(), before);
-      EXPECT_EQ(LatentUnit(), DotUnit::kFma);
       continue;
     }
     ForceIsa(n.name);
@@ -81,13 +78,12 @@ TEST_F(IsasTest, AUnitIsForcedByNameOrRefusedWithTheReason) {
     EXPECT_EQ(Chosen(), n.name);
     EXPECT_EQ(ChosenIsa(), "avx512");
     EXPECT_EQ(IsaReason(), "forced by --isa");
-    EXPECT_EQ(LatentUnit(), n.unit);
-    ChooseLatentUnit(pool_, Compute::kAuto, {});
-    EXPECT_EQ(LatentUnit(), n.unit);
-    EXPECT_EQ(Int8Unit(), n.tiles ? DotUnit::kAmxInt8 : VnniOf("avx512"));
-    ChooseLatentUnit(pool_, Compute::kF32, {});
-    EXPECT_EQ(LatentUnit(), DotUnit::kFma);
-    EXPECT_EQ(Int8Unit(), VnniOf("avx512"));
+    const LatentUnits fastest = Choose(Compute::kAuto);
+    EXPECT_EQ(fastest.of_16_bits, n.unit);
+    EXPECT_EQ(fastest.of_int8, n.tiles ? DotUnit::kAmxInt8 : VnniOf("avx512"));
+    const LatentUnits exact = Choose(Compute::kF32);
+    EXPECT_EQ(exact.of_16_bits, DotUnit::kFma);
+    EXPECT_EQ(exact.of_int8, VnniOf("avx512"));
     ForceIsa("");
     EXPECT_EQ(Chosen(), before);
   }
@@ -99,7 +95,7 @@ TEST_F(IsasTest, TheVariableTakesTheSameNames) {
     if (TryDotUnit(n.unit).empty()) {
       ForceIsa("");
       EXPECT_EQ(IsaInUse(), n.name);
-      EXPECT_EQ(LatentUnit(), n.unit);
+      EXPECT_EQ(Choose(Compute::kAuto).of_16_bits, n.unit);
     } else {
       ExpectError(ErrorCode::kUsage, {"MLA_ISA", n.name}, [] { ForceIsa(""); });
     }
@@ -112,24 +108,39 @@ TEST_F(IsasTest, AnIsaWithoutUnitMeansVectors) {
   for (const Isa& isa : CompiledIsas()) {
     if (!isa.detected) continue;
     ForceIsa(isa.name);
-    ChooseLatentUnit(pool_, Compute::kAuto, {});
-    EXPECT_EQ(LatentUnit(), DotUnit::kFma) << isa.name;
-    EXPECT_EQ(Int8Unit(), VnniOf(isa.name)) << isa.name;
-    EXPECT_STREQ(LatentKernelName(Elem::kInt8),
-                 Int8Unit() == DotUnit::kFma ? "pairs" : DotUnitName(Int8Unit()));
+    const LatentUnits units = Choose(Compute::kAuto);
+    EXPECT_EQ(units.of_16_bits, DotUnit::kFma) << isa.name;
+    EXPECT_EQ(units.of_int8, VnniOf(isa.name)) << isa.name;
+    EXPECT_STREQ(Int8LatentFamily(units.of_int8),
+                 units.of_int8 == DotUnit::kFma ? "pairs" : DotUnitName(units.of_int8));
     EXPECT_EQ(IsaInUse(), isa.name);
   }
 }
 
 TEST_F(IsasTest, WithoutANameTheFastestUnitIsChosen) {
   ForceIsa("");
-  ChooseLatentUnit(pool_, Compute::kAuto, {});
+  const LatentUnits units = Choose(Compute::kAuto);
   const MachineProbe& probe = ProbeMachine(pool_);
-  EXPECT_EQ(LatentUnit(), probe.BestUnit(LatentKind::k16Bit));
+  EXPECT_EQ(units.of_16_bits, probe.BestUnit(LatentKind::k16Bit));
   const bool tiles = probe.BestUnit(LatentKind::kInt8) == DotUnit::kAmxInt8;
-  EXPECT_EQ(Int8Unit(), tiles ? DotUnit::kAmxInt8 : VnniOf(ChosenIsa()));
-  ChooseLatentUnit(pool_, Compute::kF32, {});
-  EXPECT_EQ(LatentUnit(), DotUnit::kFma);
+  EXPECT_EQ(units.of_int8, tiles ? DotUnit::kAmxInt8 : VnniOf(ChosenIsa()));
+  EXPECT_EQ(Choose(Compute::kF32).of_16_bits, DotUnit::kFma);
+}
+
+// A model keeps its own units, whatever is loaded after it.
+TEST_F(IsasTest, TwoModelsMayDiffer) {
+  LoadOptions options;
+  const Model fast = Model::Load(MLA_MODELS "/stories-mla", options);
+  SessionOptions session_options;
+  session_options.attention = Attention::kAbsorbed;
+  Session first(fast, session_options);
+  const std::string kernel = first.kernel();
+  options.compute = Compute::kF32;
+  const Model exact = Model::Load(MLA_MODELS "/stories-mla", options);
+  Session second(exact, session_options);
+  EXPECT_EQ(second.kernel(), "fma");
+  EXPECT_EQ(first.kernel(), kernel);
+  EXPECT_EQ(Session(fast, session_options).kernel(), kernel);
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ class LatentBf16 : public testing::TestWithParam<const char*> {
   static LatentShape Bf16(LatentShape s) {
     s.type = Elem::kBf16;
     s.rope_type = Elem::kF16;
+    s.unit = DotUnit::kAmxBf16;  // for its scratch, which the other tables share
     return s;
   }
 
@@ -308,6 +309,7 @@ TEST(LatentAmxModel, HeadsBeyondSixteenAreNotPadded) {
     LatentShape s{.heads = heads, .rank = 512, .rope = 64, .keys = 64};
     s.type = Elem::kBf16;
     s.rope_type = Elem::kF16;
+    s.unit = DotUnit::kAmxBf16;
     LatentCase c(s, 1);
     c.Run(table);
     return TileModel::Here().product_rows;
@@ -324,16 +326,16 @@ TEST(LatentUnit, EachUnitServesOneKindOfLatents) {
     const bool int8 = LatentUnitServes(unit, LatentKind::kInt8);
     EXPECT_EQ(unit == DotUnit::kFma, int8 && LatentUnitServes(unit, LatentKind::k16Bit));
     if (AmxBf16Products() == nullptr && unit != DotUnit::kFma) {
-      EXPECT_THROW(SetLatentUnit(unit), Error);
+      EXPECT_THROW(LatentUnits().Use(unit), Error);
       continue;
     }
-    SetLatentUnit(DotUnit::kFma);
-    SetLatentUnit(unit);
-    EXPECT_EQ(LatentUnit(LatentKind::kInt8), int8 ? unit : DotUnit::kFma);
-    EXPECT_EQ(LatentUnit(LatentKind::k16Bit), int8 ? DotUnit::kFma : unit);
+    LatentUnits units = LatentUnits().Use(unit);
+    EXPECT_EQ(units.For(Elem::kInt8), int8 ? unit : DotUnit::kFma);
+    EXPECT_EQ(units.For(Elem::kBf16), int8 ? DotUnit::kFma : unit);
+    units.Use(DotUnit::kFma);
+    EXPECT_EQ(units.For(Elem::kInt8), DotUnit::kFma);
+    EXPECT_EQ(units.For(Elem::kBf16), DotUnit::kFma);
   }
-  SetLatentUnit(DotUnit::kFma);
-  EXPECT_EQ(LatentUnit(LatentKind::kInt8), DotUnit::kFma);
 }
 
 }  // namespace

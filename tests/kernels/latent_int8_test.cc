@@ -32,59 +32,36 @@ KernelTable ModelTable() {
   return table;
 }
 
-// Sets the unit of the name; why it cannot, or "".
-std::string UseFamily(const std::string& name) {
-  SetLatentUnit(DotUnit::kFma);
+// Puts the unit of the name into `unit`; why it cannot, or "".
+std::string FindUnit(const std::string& name, DotUnit& unit) {
+  unit = DotUnit::kFma;
   if (name == "reference" || name == "pairs") return "";
   if (name == "vnni") {
-    for (const DotUnit unit : {DotUnit::kVnni512, DotUnit::kVnni256}) {
-      if (!TryDotUnit(unit).empty()) continue;
-      SetLatentUnit(unit);
-      if (std::string(Int8LatentFamily()) == DotUnitName(unit)) return "";
+    for (const DotUnit vnni : {DotUnit::kVnni512, DotUnit::kVnni256}) {
+      if (!TryDotUnit(vnni).empty()) continue;
+      unit = vnni;
+      if (std::string(Int8LatentFamily(vnni)) == DotUnitName(vnni)) return "";
     }
-    SetLatentUnit(DotUnit::kFma);
     return "no VNNI with this ISA";
   }
   // The parts around the model's products need AVX-512.
-  const DotUnit unit = name == "model" ? DotUnit::kVnni512 : DotUnit::kAmxInt8;
-  if (!DotUnitFitsIsa(unit, ChosenIsa())) return "not with this ISA";
-  const std::string why_not = TryDotUnit(unit);
-  if (why_not.empty() && name == "amx") SetLatentUnit(unit);
-  return why_not;
+  const DotUnit needed = name == "model" ? DotUnit::kVnni512 : DotUnit::kAmxInt8;
+  if (!DotUnitFitsIsa(needed, ChosenIsa())) return "not with this ISA";
+  // The model's scratch is that of the tiles.
+  unit = DotUnit::kAmxInt8;
+  return TryDotUnit(needed);
 }
 
-class LatentInt8 : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    const std::string why_not = UseFamily(GetParam());
-    if (!why_not.empty()) GTEST_SKIP() << GetParam() << ": " << why_not;
-    TileModel::Here() = TileModel();
-  }
-  void TearDown() override {
-    EXPECT_EQ(TileModel::Here().fault, "");
-    EXPECT_EQ(TileModel::Here().config.palette, 0) << "tiles were not released";
-    SetLatentUnit(DotUnit::kFma);
-  }
-
-  LatentInt8Bounds BoundsOf(const LatentCase& c, const LatentCase::Exact& want) const {
-    return name_ == "model" || name_ == "amx" ? Int8AmxBounds(c, want) : Int8VectorBounds(c, want);
-  }
-
-  const std::string name_ = GetParam();
-  const KernelTable table_ = name_ == "model"       ? ModelTable()
-                             : name_ == "reference" ? ReferenceKernels()
-                                                    : FastKernels();
-};
-
-LatentShape Int8(LatentShape s) {
+LatentShape Int8(LatentShape s, DotUnit unit) {
   s.type = Elem::kInt8;
   s.rope_type = Elem::kF16;
+  s.unit = unit;
   return s;
 }
 
 // Rows of very different size, so that the scales matter.
-LatentCase CaseOf(const LatentShape& shape, uint64_t seed) {
-  LatentCase c(Int8(shape), seed);
+LatentCase CaseWith(DotUnit unit, const LatentShape& shape, uint64_t seed) {
+  LatentCase c(Int8(shape, unit), seed);
   for (int64_t key = 0; key < c.s.keys; ++key) {
     const float size = key % 5 == 0 ? 3.0f : key % 3 == 0 ? 0.02f : 1.0f;
     for (int64_t x = 0; x < c.s.rank + c.s.rope; ++x) c.Value(key, x) *= size;
@@ -92,6 +69,32 @@ LatentCase CaseOf(const LatentShape& shape, uint64_t seed) {
   }
   return c;
 }
+
+class LatentInt8 : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string why_not = FindUnit(GetParam(), unit_);
+    if (!why_not.empty()) GTEST_SKIP() << GetParam() << ": " << why_not;
+    TileModel::Here() = TileModel();
+  }
+  void TearDown() override {
+    EXPECT_EQ(TileModel::Here().fault, "");
+    EXPECT_EQ(TileModel::Here().config.palette, 0) << "tiles were not released";
+  }
+
+  LatentCase CaseOf(const LatentShape& shape, uint64_t seed) const {
+    return CaseWith(unit_, shape, seed);
+  }
+  LatentInt8Bounds BoundsOf(const LatentCase& c, const LatentCase::Exact& want) const {
+    return name_ == "model" || name_ == "amx" ? Int8AmxBounds(c, want) : Int8VectorBounds(c, want);
+  }
+
+  DotUnit unit_ = DotUnit::kFma;
+  const std::string name_ = GetParam();
+  const KernelTable table_ = name_ == "model"       ? ModelTable()
+                             : name_ == "reference" ? ReferenceKernels()
+                                                    : FastKernels();
+};
 
 void ExpectClose(LatentCase& c, const LatentResult& got, const LatentCase::Exact& want,
                  const LatentInt8Bounds& bound) {
@@ -292,7 +295,7 @@ TEST_P(LatentInt8, ScoresOfMinusInfinityWeighNothing) {
 
 // 20,000 equal keys of weight 1 after a dominant one: what they add up to is not lost.
 TEST_P(LatentInt8, LongFlatTail) {
-  LatentCase c(Int8({.heads = 4, .rank = 16, .rope = 2, .keys = 20000}), 3);
+  LatentCase c(Int8({.heads = 4, .rank = 16, .rope = 2, .keys = 20000}, unit_), 3);
   std::fill(c.q.begin(), c.q.end(), 0.0f);
   for (int64_t head = 0; head < 4; ++head) c.q[static_cast<size_t>(head * 18)] = 12;
   for (int64_t key = 0; key < c.s.keys; ++key) {
@@ -326,11 +329,14 @@ TEST(LatentInt8Families, VectorsAgreeBitForBit) {
   for (const LatentShape& s :
        {LatentShape{.heads = 16, .rank = 512, .rope = 64, .keys = 150},
         LatentShape{.rows = 3, .heads = 21, .rank = 41, .rope = 6, .keys = 70}}) {
-    LatentCase c = CaseOf(s, 50);
-    if (const std::string why_not = UseFamily("vnni"); !why_not.empty()) GTEST_SKIP() << why_not;
+    DotUnit unit;
+    if (const std::string why_not = FindUnit("vnni", unit); !why_not.empty()) {
+      GTEST_SKIP() << why_not;
+    }
+    LatentCase c = CaseWith(unit, s, 50);
     const LatentResult with = c.Run(FastKernels());
-    EXPECT_EQ(UseFamily("pairs"), "");
-    EXPECT_STREQ(Int8LatentFamily(), "pairs");
+    c.format.unit = DotUnit::kFma;
+    EXPECT_STREQ(LatentKernelName(c.format), "pairs");
     const LatentResult without = c.Run(FastKernels());
     EXPECT_TRUE(SameBits(with.out, without.out)) << s;
     EXPECT_TRUE(SameBits(with.lse, without.lse)) << s;
@@ -339,11 +345,14 @@ TEST(LatentInt8Families, VectorsAgreeBitForBit) {
 
 // 20 heads cost the tiles of 16 and those of 4 with both parts, not those of 32.
 TEST(LatentInt8Families, HeadsBeyondSixteenAreNotPadded) {
-  if (const std::string why_not = UseFamily("model"); !why_not.empty()) GTEST_SKIP() << why_not;
+  DotUnit unit;
+  if (const std::string why_not = FindUnit("model", unit); !why_not.empty()) {
+    GTEST_SKIP() << why_not;
+  }
   const KernelTable table = ModelTable();
   const auto cost = [&](int64_t heads) {
     TileModel::Here() = TileModel();
-    LatentCase c = CaseOf({.heads = heads, .rank = 512, .rope = 64, .keys = 64}, 1);
+    LatentCase c = CaseWith(unit, {.heads = heads, .rank = 512, .rope = 64, .keys = 64}, 1);
     c.Run(table);
     return TileModel::Here().product_rows;
   };

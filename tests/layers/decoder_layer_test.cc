@@ -20,7 +20,7 @@ class DecoderLayerTest : public testing::Test {
         gate_(StoredMatrix::Normal(case_.random, kWidth, kHidden, Elem::kF32, 0.2)),
         down_(StoredMatrix::Normal(case_.random, kHidden, kWidth, Elem::kF32, 0.2)),
         norm_(kHidden, 1.0f),
-        harness_(2, std::max(AttentionScratchFloats(kSmall, CacheLayout::kLatent),
+        harness_(2, std::max(AnyScratchFloats(kSmall, CacheLayout::kLatent),
                              MlpScratchFloats(RouterConfig()))),
         attention_(kSmall, CacheLayout::kLatent, 5, 2),
         mlp_(router_, kWidth, 0, 5),

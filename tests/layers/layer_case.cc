@@ -112,7 +112,7 @@ std::vector<double> LayerCase::Want(const std::vector<float>& x) const {
 LayerRunner::LayerRunner(const LayerCase& c, const Way& way, Elem cache_type, int threads)
     : case_(c),
       way_(way),
-      harness_(threads, AttentionScratchFloats(c.geometry, way.layout)),
+      harness_(threads, AnyScratchFloats(c.geometry, way.layout)),
       buffers_(c.geometry, way.layout, kMostRows, 1),
       cache_(c.geometry, 1, way.layout, cache_type, 4096) {}
 

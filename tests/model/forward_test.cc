@@ -115,7 +115,7 @@ std::vector<float> AllLogits(const RandomModel& model, const std::vector<LayerFo
                              const std::vector<int32_t>& ids) {
   ThreadPool pool(threads);
   ThreadScratch scratch(threads);
-  scratch.Reserve(ForwardScratchFloats(model.config, layout));
+  scratch.Reserve(ForwardScratchFloats(model.config, layout, Elem::kF32, {}));
   OpContext context{pool, FastKernels(), scratch};
   const int64_t total = static_cast<int64_t>(ids.size());
   KvCache cache(model.config.attention, model.config.num_layers, layout, Elem::kF32, total);

@@ -84,10 +84,19 @@ std::unique_ptr<KvCache> MakeCache(const AttentionCase& c, CacheLayout layout, E
   return cache;
 }
 
+int64_t AnyScratchFloats(const MlaGeometry& g, CacheLayout layout, const LatentUnits& units) {
+  int64_t most = 0;
+  for (const Elem type : {Elem::kF32, Elem::kF16, Elem::kBf16, Elem::kInt8}) {
+    most = std::max(most, AttentionScratchFloats(g, layout, type, units));
+  }
+  return most;
+}
+
 AttentionRunner::AttentionRunner(const MlaGeometry& g, CacheLayout layout, int threads,
-                                 int64_t max_sequences, const KernelTable& kernels)
+                                 int64_t max_sequences, const KernelTable& kernels,
+                                 const LatentUnits& units)
     : geometry_(g),
-      harness_(threads, AttentionScratchFloats(g, layout), kernels),
+      harness_(threads, AnyScratchFloats(g, layout, units), kernels, units),
       workspace_(g, layout, max_sequences) {}
 
 std::vector<float> AttentionRunner::Run(const LayerFold& fold, const std::vector<float>& q,
@@ -112,7 +121,8 @@ std::vector<float> AttentionRunner::Run(const LayerFold& fold, const std::vector
 
 std::vector<float> RunCase(const AttentionCase& c, const Way& way, const CaseOptions& options) {
   const auto cache = MakeCache(c, way.layout, options.type, options.first_position);
-  AttentionRunner runner(c.geometry, way.layout, options.threads, 1, *options.kernels);
+  AttentionRunner runner(c.geometry, way.layout, options.threads, 1, *options.kernels,
+                         options.units);
   const int64_t position = options.first_position + c.length - c.rows;
   return runner.Run(c.Fold(), c.q, {{cache.get(), 0, c.rows, position}}, way.mode,
                     options.split_chunk);

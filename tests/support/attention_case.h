@@ -64,11 +64,15 @@ inline constexpr int64_t kCaseLayer = 1;
 std::unique_ptr<KvCache> MakeCache(const AttentionCase& c, CacheLayout layout, Elem type,
                                    int64_t first_position = 0);
 
+/// What caches of every type need.
+int64_t AnyScratchFloats(const MlaGeometry& g, CacheLayout layout, const LatentUnits& units = {});
+
 /// Runs calls for one geometry and layout.
 class AttentionRunner {
  public:
   AttentionRunner(const MlaGeometry& g, CacheLayout layout, int threads = 2,
-                  int64_t max_sequences = 4, const KernelTable& kernels = FastKernels());
+                  int64_t max_sequences = 4, const KernelTable& kernels = FastKernels(),
+                  const LatentUnits& units = {});
 
   /// [T, H, v]; T from q. NaN where nothing was written.
   std::vector<float> Run(const LayerFold& fold, const std::vector<float>& q,
@@ -90,6 +94,7 @@ struct CaseOptions {
   int64_t first_position = 0;
   int threads = 2;
   const KernelTable* kernels = &FastKernels();
+  LatentUnits units{};
 };
 
 /// The whole case by one way.

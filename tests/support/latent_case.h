@@ -26,6 +26,7 @@ struct LatentShape {
   Elem type = Elem::kF32;
   Elem rope_type = Elem::kF32;
   double score_scale = 1;  // standard deviation of the scores
+  DotUnit unit = DotUnit::kFma;
 };
 inline std::ostream& operator<<(std::ostream& out, const LatentShape& s) {
   return out << "rows " << s.rows << " heads " << s.heads << " rank " << s.rank << " rope "
@@ -53,6 +54,7 @@ class LatentCase {
     format.rope_type = s.rope_type;
     format.rank = s.rank;
     format.rope = s.rope;
+    format.unit = s.unit;
     format.rope_offset = s.rank * ElemSize(s.type);
     // Elements of both parts must be aligned; a gap of NaN follows each row.
     format.row_bytes = (format.rope_offset + s.rope * ElemSize(s.rope_type) + 7) / 4 * 4;

@@ -13,8 +13,8 @@ namespace mla {
 class OpHarness {
  public:
   explicit OpHarness(int threads = 2, int64_t scratch_floats = 0,
-                     const KernelTable& kernels = FastKernels())
-      : pool_(threads), scratch_(threads), context{pool_, kernels, scratch_} {
+                     const KernelTable& kernels = FastKernels(), const LatentUnits& units = {})
+      : pool_(threads), scratch_(threads), context{pool_, kernels, scratch_, units} {
     scratch_.Reserve(scratch_floats);
   }
 
