@@ -145,8 +145,8 @@ int64_t AttentionScratchFloats(const MlaGeometry& g, CacheLayout layout, Elem ty
   const int64_t latent_tile = kAttendTileRows * g.latent_dim();
   const int64_t task_heads = std::min(g.heads, kTaskPairs);
   const int64_t task_rows = std::max<int64_t>(1, kTaskPairs / PaddedHeads(g.heads));
-  return std::max(latent_tile + rows,
-                  LatentScratchFloats(LatentRowFormat(g, type, units), task_rows, task_heads));
+  return std::max({latent_tile + rows, PrefillFloats(g, type, units),
+                   LatentScratchFloats(LatentRowFormat(g, type, units), task_rows, task_heads)});
 }
 
 void RunAttention(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {

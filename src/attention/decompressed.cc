@@ -59,6 +59,9 @@ int64_t Blocks(const AttentionCall& call, const AttentionItem& item) {
 
 void RunUpProjected(OpContext& context, const AttentionCall& call, const AttentionItem& item) {
   const MlaGeometry& g = *call.geometry;
+  if (PrefillServes(context, g, *call.fold, item.cache->type())) {
+    return RunPrefill(context, call, item);
+  }
   const KernelTable& kernels = context.kernels;
   context.pool.Run(Blocks(call, item) * g.heads, [&](int64_t task, int thread) {
     const int64_t head = task % g.heads;

@@ -7,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/latent.h"
 #include "kernels/matmul.h"
+#include "kernels/prefill.h"
 
 namespace mla {
 
@@ -19,6 +20,10 @@ struct KernelTable {
   decltype(&LatentBegin) latent_begin;
   decltype(&LatentTile) latent_tile;
   decltype(&LatentFinish) latent_finish;
+  decltype(&PrefillTakes) prefill_takes;
+  decltype(&PrefillBegin) prefill_begin;  // these three only where it takes the shape
+  decltype(&PrefillTile) prefill_tile;
+  decltype(&PrefillFinish) prefill_finish;
   decltype(&MergeStates) merge_states;
   decltype(&RmsNorm) rms_norm;
   decltype(&RotatePairs) rotate_pairs;

@@ -21,40 +21,26 @@ using latent_bf16::MaxScores;
 using latent_bf16::ReplaceNotFinite;
 using latent_bf16::Softmax;
 using zmm::kNone;
-using zmm::LoadColumns;
+using zmm::PackQuery;
 using zmm::PackRopeQuery;
-using zmm::Pair;
-using zmm::PutParts;
 using zmm::RoundUp;
 using zmm::Seen;
-using zmm::Split;
 using zmm::SplitRopeRow;
 
 Bf16Layout LayoutOf(const LatentTask& task) {
   return Bf16Layout(task.format, task.rows, task.heads, task.scratch);
 }
 
-// One group: both parts of its query in pairs of columns, then those of k_rope. Scores are in log2
-// units from here on.
+// One group: both parts of its query in pairs of columns, then those of k_rope.
 MLA_ZMM void PackQueries(const LatentTask& task, const Bf16Layout& l, int64_t row, int64_t group) {
   const LatentFormat& f = task.format;
   const float* from = task.q + row * task.q_row_stride + group * kBf16Lanes * task.q_head_stride;
-  const int64_t heads = l.Heads(group);
-  const bool shared = l.Shared(group);
   const int64_t step_floats = l.Parts(group) * kBf16TileFloats;
   float* to = l.Q(row, group);
-  for (int64_t column = 0; column < l.rank; column += 16) {
-    __m512i columns[16];
-    LoadColumns(from + column, task.q_head_stride, heads, f.rank - column, columns);
-    for (int64_t i = 0; i < 16; i += 2) {
-      __m512i high[2], low[2];
-      for (int k = 0; k < 2; ++k) Split(_mm512_castsi512_ps(columns[i + k]), high[k], low[k]);
-      PutParts(to, column % kBf16Depth / 2 + i / 2, shared, Pair(high[0], high[1]),
-               Pair(low[0], low[1]));
-    }
-    if (column % kBf16Depth != 0) to += step_floats;
-  }
-  PackRopeQuery(from + f.rank, task.q_head_stride, heads, f.rope, shared, step_floats, to);
+  PackQuery(from, task.q_head_stride, l.Heads(group), f.rank, l.Shared(group), step_floats, to);
+  to += l.rank / kBf16Depth * step_floats;
+  PackRopeQuery(from + f.rank, task.q_head_stride, l.Heads(group), f.rope, l.Shared(group),
+                step_floats, to);
 }
 
 // The last block and the last columns as copies with zeros around, where they are not whole.

@@ -131,6 +131,23 @@ MLA_ZMM_INLINE void PutParts(float* step, int64_t pair, bool shared, __m512i hig
   _mm512_storeu_si512(step + pair * kBf16Lanes, high);
 }
 
+// `width` columns of a group's query without position, in steps of 32, `step_floats` apart: pairs
+// of neighbours, lanes are heads. Zeros up to whole steps. In log2 units from here on.
+MLA_ZMM inline void PackQuery(const float* from, int64_t head_stride, int64_t heads, int64_t width,
+                              bool shared, int64_t step_floats, float* to) {
+  for (int64_t column = 0; column < width || column % kBf16Depth != 0; column += 16) {
+    __m512i columns[16];
+    LoadColumns(from + column, head_stride, heads, width - column, columns);
+    for (int64_t i = 0; i < 16; i += 2) {
+      __m512i high[2], low[2];
+      for (int k = 0; k < 2; ++k) Split(_mm512_castsi512_ps(columns[i + k]), high[k], low[k]);
+      PutParts(to, column % kBf16Depth / 2 + i / 2, shared, Pair(high[0], high[1]),
+               Pair(low[0], low[1]));
+    }
+    if (column % kBf16Depth != 0) to += step_floats;
+  }
+}
+
 // The rotated part of a group's query in steps of 16 columns, `step_floats` apart: pairs of one
 // column with itself, which meet both parts of the key.
 MLA_ZMM inline void PackRopeQuery(const float* from, int64_t head_stride, int64_t heads,
