@@ -23,7 +23,8 @@ bool SamePlan(const SplitPlan& a, const SplitPlan& b) {
 // Plans for the one-row items by what is even across the threads.
 void PlanForThreads(OpContext& context, AttentionWorkspace& ws, const AttentionCall& call) {
   const SplitCosts costs =
-      ExpectedCosts(*call.geometry, ws.items[0].cache->latent_format(context.units)).split;
+      ExpectedCosts(*call.geometry, ws.items[0].cache->latent_format(context.units), DotUnit::kFma)
+          .split;
   const int threads = context.pool.threads();
   ws.windows.clear();
   for (const AttentionItem& item : ws.items) {
@@ -111,7 +112,8 @@ bool RunsAbsorbed(const OpContext& context, const AttentionCall& call, const Att
   if (policy.mode != DecodeMode::kAuto) return item.rows <= AbsorbedRowLimit(*call.geometry);
   const int64_t window = item.position + item.rows - item.cache->live_start();
   const AttentionCosts costs =
-      ExpectedCosts(*call.geometry, item.cache->latent_format(context.units));
+      ExpectedCosts(*call.geometry, item.cache->latent_format(context.units),
+                    PrefillUnit(context, *call.geometry, *call.fold, item.cache->type()));
   return PreferAbsorbed(*call.geometry, costs, context.pool.threads(), item.rows, window);
 }
 

@@ -80,6 +80,11 @@ class AttentionWorkspace {
 int64_t AttentionScratchFloats(const MlaGeometry& geometry, CacheLayout layout, Elem type,
                                const LatentUnits& units);
 
+/// The unit with which the window is up-projected for many rows (kernels/prefill.h); kFma: with
+/// fp32 matrix products.
+DotUnit PrefillUnit(const OpContext& context, const MlaGeometry& geometry, const LayerFold& fold,
+                    Elem type);
+
 struct AttentionCall {
   const MlaGeometry* geometry = nullptr;
   const LayerFold* fold = nullptr;  ///< may be null for a decompressed cache

@@ -8,35 +8,52 @@
 namespace mla {
 namespace {
 
-// Factors over a multiply-add of up-projection: of an absorbed pair, of the projections of an
-// absorbed row (of few rows at a time), of an up-projected pair (its products are short, and its
-// softmax counts); then SplitCosts. From mla bench crossover on processors with AVX2, AVX-512 and
-// AMX.
-// Measured: kVectors and kTiles, but for key_units, which is a guess, as kBf16Dot and kInt8 are.
-struct Factors {
-  double absorbed, row, up;
+// Factors over a multiply-add of an fp32 matrix product. From mla bench crossover and prefill on
+// processors with AVX2, AVX-512 and AMX. kBf16Dot and kInt8 are guesses, and so is key_units of
+// kTiles.
+struct AbsorbedFactors {
+  double pair;
   SplitCosts split;
 };
-constexpr Factors kVectors = {0.7, 1.3, 1.2, {56, 4, 8, 0.1}};
-constexpr Factors kBf16Dot = {0.45, 1.3, 1.2, {56, 6, 12, 0.2}};
-constexpr Factors kInt8 = {0.5, 1.3, 1.2, {56, 6, 12, 0.2}};
-constexpr Factors kTiles = {0.15, 1.3, 1.2, {40, 9, 16, 0.4}};
+constexpr AbsorbedFactors kVectors = {0.7, {56, 4, 8, 0.1}};
+constexpr AbsorbedFactors kBf16Dot = {0.45, {56, 6, 12, 0.2}};
+constexpr AbsorbedFactors kInt8 = {0.5, {56, 6, 12, 0.2}};
+constexpr AbsorbedFactors kTiles = {0.19, {40, 9, 16, 0.4}};
+// The projections of an absorbed row, of few rows at a time.
+constexpr double kRowFactor = 1.3;
 
-const Factors& FactorsOf(const LatentFormat& format) {
+// Pairs: their products are short, and the softmax counts.
+struct UpFactors {
+  double key, pair;
+};
+constexpr UpFactors kUpVectors = {1, 1.2};
+constexpr UpFactors kUpBf16Dot = {0.3, 0.5};
+constexpr UpFactors kUpTiles = {0.14, 0.17};
+
+const AbsorbedFactors& FactorsOf(const LatentFormat& format) {
   if (format.type == Elem::kInt8) return LatentInt8Products(format) != nullptr ? kTiles : kInt8;
   if (LatentProducts(format) == nullptr) return kVectors;
   return format.unit == DotUnit::kAmxBf16 ? kTiles : kBf16Dot;
 }
 
+const UpFactors& FactorsOf(DotUnit prefill) {
+  if (prefill == DotUnit::kAmxBf16) return kUpTiles;
+  return prefill == DotUnit::kBf16Dot ? kUpBf16Dot : kUpVectors;
+}
+
 }  // namespace
 
-AttentionCosts ExpectedCosts(const MlaGeometry& geometry, const LatentFormat& format) {
-  const Factors& factors = FactorsOf(format);
+AttentionCosts ExpectedCosts(const MlaGeometry& geometry, const LatentFormat& format,
+                             DotUnit prefill) {
+  const AbsorbedFactors& absorbed = FactorsOf(format);
+  const UpFactors& up = FactorsOf(prefill);
   AttentionCosts costs(geometry);
-  costs.absorbed_pair *= factors.absorbed;
-  costs.absorbed_row *= factors.row;
-  costs.up_pair *= factors.up;
-  costs.split = factors.split;
+  costs.absorbed_pair *= absorbed.pair;
+  costs.absorbed_row *= kRowFactor;
+  costs.up_key *= up.key;
+  costs.up_pair *= up.pair;
+  costs.blocks_for_threads = prefill != DotUnit::kFma;
+  costs.split = absorbed.split;
   return costs;
 }
 
@@ -65,7 +82,9 @@ bool PreferAbsorbed(const MlaGeometry& g, const AttentionCosts& costs, int threa
                            r * costs.absorbed_row * heads) /
                           static_cast<double>(threads);
   // One task per head and block of rows; each block up-projects its own window.
-  const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
+  const int64_t block_rows =
+      costs.blocks_for_threads ? PrefillBlockRows(rows, g.heads, threads) : kRowBlock;
+  const int64_t blocks = (rows + block_rows - 1) / block_rows;
   const double tasks = heads * static_cast<double>(blocks);
   const double task = static_cast<double>(window) * costs.up_key +
                       pairs / static_cast<double>(blocks) * costs.up_pair;

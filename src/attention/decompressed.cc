@@ -59,7 +59,7 @@ int64_t Blocks(const AttentionCall& call, const AttentionItem& item) {
 
 void RunUpProjected(OpContext& context, const AttentionCall& call, const AttentionItem& item) {
   const MlaGeometry& g = *call.geometry;
-  if (PrefillServes(context, g, *call.fold, item.cache->type())) {
+  if (PrefillUnit(context, g, *call.fold, item.cache->type()) != DotUnit::kFma) {
     return RunPrefill(context, call, item);
   }
   const KernelTable& kernels = context.kernels;

@@ -26,9 +26,6 @@ void RunAbsorbed(OpContext& context, AttentionWorkspace& workspace, const Attent
 void RunUpProjected(OpContext& context, const AttentionCall& call, const AttentionItem& item);
 /// Query rows of one task of RunPrefill: enough tasks for the threads, as far as that pays.
 int64_t PrefillBlockRows(int64_t rows, int64_t heads, int threads);
-/// True if RunPrefill serves caches of the type in RunUpProjected's place.
-bool PrefillServes(const OpContext& context, const MlaGeometry& geometry, const LayerFold& fold,
-                   Elem type);
 /// Thread scratch of RunPrefill, 0 if the units do not serve it.
 int64_t PrefillFloats(const MlaGeometry& geometry, Elem type, const LatentUnits& units);
 /// What RunUpProjected does, with the kernel of kernels/prefill.h.

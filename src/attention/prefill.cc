@@ -8,9 +8,9 @@ namespace mla {
 namespace {
 
 // The unit that multiplies bf16 serves int8 rows as well: they are exact in bf16.
-LatentFormat PrefillFormat(const OpContext& context, const MlaGeometry& g, Elem type) {
-  LatentFormat format = LatentRowFormat(g, type, context.units);
-  format.unit = context.units.of_16_bits;
+LatentFormat PrefillFormat(const MlaGeometry& g, Elem type, const LatentUnits& units) {
+  LatentFormat format = LatentRowFormat(g, type, units);
+  format.unit = units.of_16_bits;
   return format;
 }
 
@@ -42,15 +42,16 @@ int64_t PrefillBlockRows(int64_t rows, int64_t heads, int threads) {
   return ((rows + blocks - 1) / blocks + kUnit - 1) / kUnit * kUnit;
 }
 
-bool PrefillServes(const OpContext& context, const MlaGeometry& g, const LayerFold& fold,
-                   Elem type) {
-  return fold.kv_b.dtype == DType::kBf16 &&
-         context.kernels.prefill_takes(PrefillFormat(context, g, type), kRowBlock, g.nope, g.v_dim);
+DotUnit PrefillUnit(const OpContext& context, const MlaGeometry& g, const LayerFold& fold,
+                    Elem type) {
+  const LatentFormat format = PrefillFormat(g, type, context.units);
+  const bool serves = fold.kv_b.dtype == DType::kBf16 &&
+                      context.kernels.prefill_takes(format, kRowBlock, g.nope, g.v_dim);
+  return serves ? format.unit : DotUnit::kFma;
 }
 
 int64_t PrefillFloats(const MlaGeometry& g, Elem type, const LatentUnits& units) {
-  LatentFormat format = LatentRowFormat(g, type, units);
-  format.unit = units.of_16_bits;
+  const LatentFormat format = PrefillFormat(g, type, units);
   return PrefillTakes(format, kRowBlock, g.nope, g.v_dim)
              ? PrefillScratchFloats(format, kRowBlock, g.nope, g.v_dim)
              : 0;
@@ -60,7 +61,7 @@ void RunPrefill(OpContext& context, const AttentionCall& call, const AttentionIt
   const MlaGeometry& g = *call.geometry;
   const int64_t block_rows = PrefillBlockRows(item.rows, g.heads, context.pool.threads());
   const int64_t blocks = (item.rows + block_rows - 1) / block_rows;
-  const LatentFormat format = PrefillFormat(context, g, item.cache->type());
+  const LatentFormat format = PrefillFormat(g, item.cache->type(), context.units);
   context.pool.Run(blocks * g.heads, [&](int64_t index, int thread) {
     const int64_t head = index % g.heads;
     // The longest blocks first: they take the most time.

@@ -99,7 +99,8 @@ class RowsBench {
   void Calibrate(RowsReport& report) {
     const auto start = Clock::now();
     costs_ = MeasureCosts(op_, g_, CacheElem(options_.dtype));
-    expected_ = ExpectedCosts(g_, latent_.latent_format(op_.units));
+    expected_ = ExpectedCosts(g_, latent_.latent_format(op_.units),
+                              PrefillUnit(op_, g_, fold_, latent_.type()));
     report.calibration_ms = Milliseconds(start);
     report.measured = Nanoseconds(costs_, 1);
     report.expected = Nanoseconds(expected_, costs_.up_key / expected_.up_key);

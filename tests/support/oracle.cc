@@ -51,6 +51,17 @@ void OracleRound(const MlaGeometry& g, Elem type, OracleKv& kv) {
 }
 
 void OracleRound(const MlaGeometry& g, Elem type, std::vector<float>& latent) {
+  const int64_t width = g.kv_rank + g.rope;
+  for (size_t row = 0; type == Elem::kInt8 && row < latent.size();
+       row += static_cast<size_t>(width)) {
+    float* const x = latent.data() + row;
+    float largest = 0;
+    for (int64_t i = 0; i < g.kv_rank; ++i) largest = std::max(largest, std::abs(x[i]));
+    const float step = largest / 127;
+    for (int64_t i = 0; i < g.kv_rank; ++i) x[i] = std::nearbyint(x[i] / step) * step;
+    for (int64_t i = g.kv_rank; i < width; ++i) x[i] = Rounded(x[i], Elem::kF16);
+  }
+  if (type == Elem::kInt8) return;
   for (size_t i = 0; i < latent.size(); ++i) {
     const bool rotated = static_cast<int64_t>(i) % (g.kv_rank + g.rope) >= g.kv_rank;
     latent[i] = Rounded(latent[i], rotated ? OracleRopeType(type) : type);

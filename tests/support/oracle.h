@@ -22,10 +22,13 @@ struct OracleKv {
 OracleKv OracleUpProject(const MlaGeometry& g, const std::vector<float>& kv_b,
                          const std::vector<float>& latent);
 
-/// The type of the rotated elements of a cache of this type: fp16 beside bf16.
-constexpr Elem OracleRopeType(Elem type) { return type == Elem::kBf16 ? Elem::kF16 : type; }
+/// The type of the rotated elements of a cache of this type: fp16 beside bf16 and int8.
+constexpr Elem OracleRopeType(Elem type) {
+  return type == Elem::kBf16 || type == Elem::kInt8 ? Elem::kF16 : type;
+}
 
-/// Every element as a cache of this type holds it: of keys and values, of latent rows.
+/// Every element as a cache of this type holds it: of keys and values (not int8), of latent rows
+/// (int8: 127 steps to the largest magnitude of the row's c_kv).
 void OracleRound(const MlaGeometry& g, Elem type, OracleKv& kv);
 void OracleRound(const MlaGeometry& g, Elem type, std::vector<float>& latent);
 

@@ -26,11 +26,13 @@ MLA_BF16_INLINE void Rows(const BlockProduct& w, int i, int64_t row) {
           w.accumulate ? _mm512_loadu_ps(w.c[i][j] + (row + r) * kBf16Lanes) : _mm512_setzero_ps();
     }
   }
-  for (int64_t step = 0; step < w.steps; ++step) {
+  for (int64_t step = 0; step < w.steps + w.again; ++step) {
     const char* a = w.a[i] + step * w.a_step + row * w.a_row;
-    for (int64_t part = 0; part < w.parts; ++part) {
+    const int64_t of_b = step < w.steps ? step : step - w.again;
+    const int64_t parts = step < w.steps ? w.parts : 1;
+    for (int64_t part = 0; part < parts; ++part) {
       for (int pair = 0; pair < kBf16Pairs; ++pair) {
-        const int64_t at = step * w.b_step + part * kBf16TileFloats + pair * kBf16Lanes;
+        const int64_t at = of_b * w.b_step + part * kBf16TileFloats + pair * kBf16Lanes;
         __m512bh b[C];
         for (int j = 0; j < C; ++j) {
           b[j] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(w.b[j] + at));

@@ -39,8 +39,8 @@ MLA_ZMM void PackQueries(const PrefillTask& task, const PrefillLayout& l) {
     const float* from = task.q + (rows > 0 ? first : 0) * task.q_row_stride;
     constexpr int64_t kStep = PrefillLayout::kParts * kPart;
     zmm::PackQuery(from, task.q_row_stride, rows, task.nope, false, kStep, l.Q(group));
-    zmm::PackRopeQuery(from + task.nope, task.q_row_stride, rows, task.format.rope, false, kStep,
-                       l.Q(group) + l.nope_steps * kStep);
+    zmm::PackQuery(from + task.nope, task.q_row_stride, rows, task.format.rope, false, kStep,
+                   l.Q(group) + l.nope_steps * kStep);
   }
 }
 
@@ -57,43 +57,55 @@ MLA_ZMM void PackWeights(const PrefillTask& task, const PrefillLayout& l) {
   pack(task.w_uv, task.v_dim, l.v_blocks, 2 * l.nope_steps);
 }
 
-// Keys and values of the tile. False if a value is not finite.
-bool UpProject(const PrefillTask& task, const PrefillLayout& l, const LatentTileRows& tile,
-               int64_t keys, const BlockProducts& products) {
-  bool finite = true;
+// Sums of a run for every column, in passes over parts of the depth that leave its rows in the L1
+// cache while the weights come from L2.
+void UpProjectRun(const PrefillLayout& l, const KeyRows& rows, int64_t blocks,
+                  const BlockProducts& products) {
+  constexpr int64_t kPassSteps = 8;
+  const int64_t passes = PrefillLayout::Up(l.rank_steps, kPassSteps);
+  const int64_t pass_steps = PrefillLayout::Up(l.rank_steps, passes);
   BlockProduct w;
-  w.rows = 2;
+  w.rows = static_cast<int>(blocks);
+  w.columns = 1;
+  w.a_row = rows.stride;
   w.a_step = 2 * kBf16Depth;
   w.b_step = kPart;
-  w.steps = l.rank_steps;
-  for (int i = 0; i < 2; ++i) {
-    for (int j = 0; j < 2; ++j) w.c[i][j] = l.sums + (2 * i + j) * kPart;
-  }
-  KeyRows rows;
-  for (int64_t step = 0; step * kBf16Depth < keys; ++step) {
-    const int64_t first = step * kBf16Depth;
-    prefill::FindRows(task, l, tile, first, rows);
-    w.a[0] = rows.data;
-    w.a[1] = rows.data + kBf16Block * rows.stride;
-    w.a_row = rows.stride;
-    w.columns = 2;
-    for (int64_t i = 0; i < l.nope_steps; ++i) {
-      w.b[0] = l.Weights(2 * i);
-      w.b[1] = l.Weights(2 * i + 1);
-      products.product(w);
-      prefill::StoreKeys(l, rows, step, i);
+  for (int64_t first = 0; first < l.rank_steps; first += pass_steps) {
+    w.steps = std::min(pass_steps, l.rank_steps - first);
+    w.accumulate = first > 0;
+    for (int64_t i = 0; i < blocks; ++i) {
+      w.a[i] = rows.data + i * kBf16Block * rows.stride + first * w.a_step;
     }
-    for (int64_t block = 0; block < l.v_blocks; block += 2) {
-      w.columns = static_cast<int>(std::min<int64_t>(2, l.v_blocks - block));
-      for (int j = 0; j < w.columns; ++j) w.b[j] = l.Weights(2 * l.nope_steps + block + j);
+    for (int64_t column = 0; column < 2 * l.nope_steps + l.v_blocks; ++column) {
+      w.b[0] = l.Weights(column) + first * kPart;
+      for (int64_t i = 0; i < blocks; ++i) w.c[i][0] = l.Sums(column) + i * kPart;
       products.product(w);
-      for (int j = 0; j < w.columns; ++j) {
-        finite &= prefill::StoreValues(l, rows, step, block + j, j);
+    }
+  }
+}
+
+// Keys and values of the tile. False if a value is not finite.
+bool UpProject(const PrefillTask& task, const PrefillLayout& l, const LatentTileRows& tile,
+               const BlockProducts& products) {
+  constexpr int64_t kHalves = PrefillLayout::kRunRows / kBf16Depth;
+  bool finite = true;
+  KeyRows rows;
+  for (int64_t first = 0; first < tile.count; first += PrefillLayout::kRunRows) {
+    const int64_t left = PrefillLayout::Up(tile.count - first, kBf16Depth);
+    const int64_t halves = std::min(left, kHalves);
+    const int64_t blocks = halves * kBf16Depth / kBf16Block;
+    prefill::FindRows(task, l, tile, first, rows);
+    UpProjectRun(l, rows, blocks, products);
+    for (int64_t step = 0; step < l.nope_steps; ++step) {
+      prefill::StoreKeys(l, rows, first / kBf16Block, blocks, step);
+    }
+    for (int64_t block = 0; block < l.v_blocks; ++block) {
+      for (int64_t half = 0; half < halves; ++half) {
+        finite &= prefill::StoreValues(l, rows, first / kBf16Depth + half, half, block);
       }
     }
-    const char* data = static_cast<const char*>(tile.data) + first * task.format.row_bytes;
-    prefill::StoreRope(task, l, data, std::min(tile.count - first, kBf16Depth), step);
   }
+  prefill::StoreRopes(task, l, tile);
   return finite;
 }
 
@@ -106,6 +118,7 @@ void Scores(const PrefillLayout& l, int64_t block, int64_t keys, int64_t parts, 
   w.b_step = PrefillLayout::kParts * kPart;
   w.steps = l.steps;
   w.parts = parts;
+  w.again = l.rope_steps;
   for (int j = 0; j < 2; ++j) w.b[j] = l.Q(block * kGroups + j);
   const int64_t blocks = PrefillLayout::Up(keys, kBf16Block);
   for (int64_t key = 0; key < blocks; key += 2) {
@@ -235,7 +248,7 @@ void PrefillBf16Tile(const PrefillTask& task, const LatentTileRows& tile,
   if (keys == 0) return;
   LatentTileRows live = tile;
   live.count = keys;  // rows that nobody sees are not read
-  const bool finite = UpProject(task, l, live, keys, products);
+  const bool finite = UpProject(task, l, live, products);
   if (!finite) PutBrokenAside(l);
   for (int64_t block = 0; block * kGroups < l.groups; ++block) {
     AttendBlock(task, l, live, block, finite, products);

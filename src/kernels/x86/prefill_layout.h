@@ -8,13 +8,15 @@
 
 namespace mla {
 
-/// Query rows are lanes, in groups of 16, two of which share a block of work. Tiles of keys are cut
-/// in steps of 32.
+/// Query rows are lanes, in groups of 16, two of which share a block of work. Keys are taken in
+/// steps of 32 as depth, in runs of 64 for their up-projection.
 struct PrefillLayout {
   static constexpr int64_t kPart = kBf16TileFloats;
   static constexpr int64_t kParts = 2;   // of the query
   static constexpr int64_t kGroups = 2;  // of a block
   static constexpr int64_t kKeySteps = kLatentTileRows / kBf16Depth;
+  static constexpr int64_t kRunRows = 64;
+  static constexpr int64_t kRunBlocks = kRunRows / kBf16Block;
   static constexpr int64_t kKeyBlocks = kLatentTileRows / kBf16Block;
 
   PrefillLayout(const LatentFormat& format, int64_t rows, int64_t nope, int64_t v_dim,
@@ -22,7 +24,9 @@ struct PrefillLayout {
       : groups(Up(rows, kBf16Lanes * kGroups) * kGroups),
         rank_steps(Up(format.rank, kBf16Depth)),
         nope_steps(Up(nope, kBf16Depth)),
-        steps(nope_steps + Up(format.rope, kBf16Pairs)),
+        rope_steps(Up(format.rope, kBf16Depth)),
+        steps(nope_steps + rope_steps),
+        k_steps(steps + rope_steps),
         v_blocks(Up(v_dim, kBf16Lanes)) {
     // No pointers where only the size is asked for.
     const auto take = [&](int64_t count) {
@@ -35,12 +39,11 @@ struct PrefillLayout {
     max = take(groups * kBf16Lanes);
     sum = take(groups * kBf16Lanes);
     weights = take((2 * nope_steps + v_blocks) * rank_steps * kPart);
-    rows_of_step = take(kBf16Depth * rank_steps * kBf16Pairs);
-    rope = take(kBf16Pairs * (steps - nope_steps));
-    k = take(kKeyBlocks * steps * kPart);
+    run_rows = take(kRunRows * rank_steps * kBf16Pairs);
+    k = take(kKeyBlocks * k_steps * kPart);
     v = take(v_blocks * kKeySteps * kPart);
     broken_v = take(v_blocks * kKeySteps * kPart);
-    sums = take(2 * 2 * kPart);
+    sums = take((2 * nope_steps + v_blocks) * kRunBlocks * kPart);
     s = take(kKeyBlocks * kGroups * kPart);
     high = take(kKeyBlocks * kGroups * kPart);
     p = take(kKeySteps * kGroups * kPart);
@@ -52,26 +55,27 @@ struct PrefillLayout {
   float* Acc(int64_t group) const { return acc + group * v_blocks * kPart; }
   /// Block `block` of 16 columns: first those of w_uk, then those of w_uv.
   float* Weights(int64_t block) const { return weights + block * rank_steps * kPart; }
-  float* K(int64_t block) const { return k + block * steps * kPart; }
+  float* Sums(int64_t block) const { return sums + block * kRunBlocks * kPart; }
+  float* K(int64_t block) const { return k + block * k_steps * kPart; }
   int64_t V(int64_t block) const { return block * kKeySteps * kPart; }
 
   int64_t groups;
-  int64_t rank_steps, nope_steps;
-  int64_t steps;     // of a key: without position, then rotated
+  int64_t rank_steps, nope_steps, rope_steps;
+  int64_t steps;     // of a query: without position, then rotated
+  int64_t k_steps;   // of a key: the same, then the low parts of the rotated ones
   int64_t v_blocks;  // of 16 columns
   float* q;          // [groups, steps, kParts, tile] pairs of columns, lanes are rows
   float* acc;        // [groups, v_blocks, 16 columns, lanes]
   float *max, *sum;  // [groups, lanes], max in log2 units
   float* weights;    // [blocks, rank_steps, tile] pairs of columns of the latent, lanes are outputs
-  float* rows_of_step;  // [32, rank_steps * 32] bf16: latent rows that cannot be used in place
-  float* rope;          // of one key
-  float* k;             // [kKeyBlocks, steps, 16 keys, 16 pairs]
-  float* v;             // [v_blocks, kKeySteps, 16 columns, 16 pairs of keys]
-  float* broken_v;      // as v, with what is not finite, which v has as 0
-  float* sums;          // of the up-projection, [2, 2, tile]
-  float* s;             // [kKeyBlocks, kGroups, 16 keys, lanes]
-  float* high;          // as s, of the query's high parts alone
-  float* p;             // [kKeySteps, kGroups, 16 pairs of keys, lanes]
+  float* run_rows;   // [kRunRows, rank_steps * 32] bf16: latent rows that cannot be used in place
+  float* k;          // [kKeyBlocks, k_steps, 16 keys, 16 pairs]
+  float* v;          // [v_blocks, kKeySteps, 16 columns, 16 pairs of keys]
+  float* broken_v;   // as v, with what is not finite, which v has as 0
+  float* sums;       // of the up-projection, [blocks, kRunBlocks, tile]
+  float* s;          // [kKeyBlocks, kGroups, 16 keys, lanes]
+  float* high;       // as s, of the query's high parts alone
+  float* p;          // [kKeySteps, kGroups, 16 pairs of keys, lanes]
   int64_t floats = 0;
 };
 

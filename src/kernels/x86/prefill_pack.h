@@ -13,11 +13,11 @@
 namespace mla {
 namespace prefill {
 
-/// 32 latent rows as bf16, and what each is multiplied with afterwards.
+/// A run of latent rows as bf16, and what each is multiplied with afterwards.
 struct KeyRows {
   const char* data = nullptr;
   int64_t stride = 0;  // bytes
-  alignas(64) float scale[kBf16Depth];
+  alignas(64) float scale[PrefillLayout::kRunRows];
 };
 
 // 32 numbers whose upper halves are bf16, side by side.
@@ -57,22 +57,23 @@ MLA_ZMM_INLINE __m512i Int8ToBf16(__m256i x) {
                      Int8ToFloat(_mm256_extracti128_si256(x, 1)));
 }
 
-// Rows [first, first + 32) of the tile, in place where they are whole, else as copies with zeros
+// Rows of the tile from `first` on, in place where they are whole, else as copies with zeros
 // around.
 MLA_ZMM inline void FindRows(const PrefillTask& task, const PrefillLayout& l,
                              const LatentTileRows& tile, int64_t first, KeyRows& rows) {
+  constexpr int64_t kRun = PrefillLayout::kRunRows;
   const LatentFormat& f = task.format;
   const char* data = static_cast<const char*>(tile.data) + first * f.row_bytes;
-  const int64_t count = std::min(tile.count - first, kBf16Depth);
+  const int64_t count = std::min(tile.count - first, kRun);
   const bool int8 = f.type == Elem::kInt8;
-  std::fill(rows.scale, rows.scale + kBf16Depth, 1.0f);
-  if (!int8 && count == kBf16Depth && f.rank % kBf16Depth == 0) {
+  std::fill(rows.scale, rows.scale + kRun, 1.0f);
+  if (!int8 && count == kRun && f.rank % kBf16Depth == 0) {
     rows.data = data;
     rows.stride = f.row_bytes;
     return;
   }
   rows.stride = 2 * l.rank_steps * kBf16Depth;
-  char* const copy = reinterpret_cast<char*>(l.rows_of_step);
+  char* const copy = reinterpret_cast<char*>(l.run_rows);
   rows.data = copy;
   for (int64_t i = 0; i < count; ++i, data += f.row_bytes) {
     if (int8) std::memcpy(rows.scale + i, data + Int8ScaleOffset(f.rank), sizeof(float));
@@ -83,59 +84,71 @@ MLA_ZMM inline void FindRows(const PrefillTask& task, const PrefillLayout& l,
       _mm512_storeu_si512(copy + i * rows.stride + 2 * x, bf16);
     }
   }
-  std::memset(copy + count * rows.stride, 0,
-              static_cast<size_t>((kBf16Depth - count) * rows.stride));
+  std::memset(copy + count * rows.stride, 0, static_cast<size_t>((kRun - count) * rows.stride));
 }
 
-// 32 columns of 32 up-projected keys, from fp32 sums [2 blocks of keys][2 blocks of columns].
-MLA_ZMM inline void StoreKeys(const PrefillLayout& l, const KeyRows& rows, int64_t key_step,
-                              int64_t step) {
-  for (int64_t i = 0; i < kBf16Depth; ++i) {
-    const float* sums = l.sums + i / kBf16Block * 2 * PrefillLayout::kPart + i % kBf16Block * 16;
-    const __m512 scale = _mm512_set1_ps(rows.scale[i]);
-    const __m512 first = _mm512_mul_ps(_mm512_loadu_ps(sums), scale);
-    const __m512 second = _mm512_mul_ps(_mm512_loadu_ps(sums + PrefillLayout::kPart), scale);
-    float* to = l.K(2 * key_step + i / kBf16Block) + step * PrefillLayout::kPart;
-    _mm512_storeu_si512(to + i % kBf16Block * kBf16Lanes,
-                        UpperHalves(zmm::RoundToBf16(first), zmm::RoundToBf16(second)));
+// Sums of the 16 columns of a block for key `key` of the run.
+MLA_ZMM_INLINE __m512 ScaledSums(const PrefillLayout& l, const KeyRows& rows, int64_t block,
+                                 int64_t key) {
+  const float* sums = l.Sums(block) + key * kBf16Lanes;
+  return _mm512_mul_ps(_mm512_loadu_ps(sums), _mm512_set1_ps(rows.scale[key]));
+}
+
+// Step `step` of the run's first `blocks` blocks of keys.
+MLA_ZMM inline void StoreKeys(const PrefillLayout& l, const KeyRows& rows, int64_t first_block,
+                              int64_t blocks, int64_t step) {
+  for (int64_t key = 0; key < blocks * kBf16Block; ++key) {
+    const __m512i low = zmm::RoundToBf16(ScaledSums(l, rows, 2 * step, key));
+    const __m512i high = zmm::RoundToBf16(ScaledSums(l, rows, 2 * step + 1, key));
+    float* to = l.K(first_block + key / kBf16Block) + step * PrefillLayout::kPart;
+    _mm512_storeu_si512(to + key % kBf16Block * kBf16Lanes, UpperHalves(low, high));
   }
 }
 
-// k_rope of 32 keys, `count` of which there are, behind the other columns.
-MLA_ZMM inline void StoreRope(const PrefillTask& task, const PrefillLayout& l, const char* data,
-                              int64_t count, int64_t key_step) {
+// The rotated part of one key, whose fp16 numbers are the sums of two bf16 ones exactly: 8 bits,
+// then the other 3. The second is 0 for what is not finite.
+MLA_ZMM inline void StoreRope(const PrefillLayout& l, const char* from, int64_t rope, float* to) {
+  constexpr int kNotFinite = 0x99;
+  for (int64_t step = 0; step < l.rope_steps; ++step) {
+    __m512i high[2], low[2];
+    for (int64_t i = 0; i < 2; ++i) {
+      const int64_t column = step * kBf16Depth + i * 16;
+      const __mmask16 mask = zmm::FirstLanes(rope - column);
+      const __m512 x = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from + 2 * column));
+      high[i] = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-0x10000));
+      const auto finite = static_cast<__mmask16>(~_mm512_fpclass_ps_mask(x, kNotFinite));
+      low[i] = _mm512_castps_si512(_mm512_maskz_sub_ps(finite, x, _mm512_castsi512_ps(high[i])));
+    }
+    _mm512_storeu_si512(to + (l.nope_steps + step) * PrefillLayout::kPart,
+                        UpperHalves(high[0], high[1]));
+    _mm512_storeu_si512(to + (l.steps + step) * PrefillLayout::kPart, UpperHalves(low[0], low[1]));
+  }
+}
+
+MLA_ZMM inline void StoreRopes(const PrefillTask& task, const PrefillLayout& l,
+                               const LatentTileRows& tile) {
   const LatentFormat& f = task.format;
-  const int64_t steps = l.steps - l.nope_steps;
-  for (int64_t i = 0; i < kBf16Depth; ++i) {
-    if (i < count) {
-      zmm::SplitRopeRow(data + i * f.row_bytes + f.rope_offset, f.rope, steps * kBf16Pairs, l.rope);
-    } else {
-      std::fill(l.rope, l.rope + steps * kBf16Pairs, 0.0f);
-    }
-    float* to = l.K(2 * key_step + i / kBf16Block) + l.nope_steps * PrefillLayout::kPart +
-                i % kBf16Block * kBf16Lanes;
-    for (int64_t step = 0; step < steps; ++step) {
-      _mm512_storeu_ps(to + step * PrefillLayout::kPart,
-                       _mm512_loadu_ps(l.rope + step * kBf16Pairs));
-    }
+  const char* from = static_cast<const char*>(tile.data) + f.rope_offset;
+  const int64_t keys = PrefillLayout::Up(tile.count, kBf16Depth) * kBf16Depth;
+  for (int64_t key = 0; key < keys; ++key, from += f.row_bytes) {
+    float* to = l.K(key / kBf16Block) + key % kBf16Block * kBf16Lanes;
+    // Nothing is read behind the last one.
+    StoreRope(l, key < tile.count ? from : nullptr, key < tile.count ? f.rope : 0, to);
   }
 }
 
-// 16 columns of the values of 32 keys, from the sums of column block `of_two`. False if one of them
-// is not finite.
+// Column block `block` of the values of 32 keys, of the run's first or second half. False if one of
+// them is not finite.
 MLA_ZMM inline bool StoreValues(const PrefillLayout& l, const KeyRows& rows, int64_t key_step,
-                                int64_t block, int64_t of_two) {
+                                int64_t half, int64_t block) {
   constexpr int kNotFinite = 0x99;
   __m512i pairs[16];
   __mmask16 odd = 0;
   for (int64_t i = 0; i < 16; ++i) {
     __m512i value[2];
     for (int64_t k = 0; k < 2; ++k) {
-      const int64_t key = 2 * i + k;
-      const float* sums = l.sums + (key / kBf16Block * 2 + of_two) * PrefillLayout::kPart +
-                          key % kBf16Block * kBf16Lanes;
-      value[k] =
-          zmm::RoundToBf16(_mm512_mul_ps(_mm512_loadu_ps(sums), _mm512_set1_ps(rows.scale[key])));
+      const int64_t key = half * kBf16Depth + 2 * i + k;
+      value[k] = zmm::RoundToBf16(ScaledSums(l, rows, 2 * l.nope_steps + block, key));
       odd |= _mm512_fpclass_ps_mask(_mm512_castsi512_ps(value[k]), kNotFinite);
     }
     pairs[i] = zmm::Pair(value[0], value[1]);
