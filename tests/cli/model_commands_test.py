@@ -113,10 +113,11 @@ class Inspect(TestCase):
                                "300", "--ignore-eos", "--attention", attention, "--json").json
             plan = self.succeed("inspect", "-m", STORIES, "--attention", attention, "--ctx",
                                 len(ids) + 300, "--json").json
-            # Beside the 1 %, 1 MB for buffers that a run only partly touches and for the system's
-            # counters, which each processor adds to in steps of many pages.
+            # Beside the 1 %, 2 MB for buffers that a run only partly touches (partial states, what
+            # broken values need) and for the system's counters, which each processor adds to in
+            # steps of many pages.
             self.assertAlmostEqual(plan["total_bytes"], run["peak_rss_bytes"],
-                                   delta=0.01 * run["peak_rss_bytes"] + 1e6)
+                                   delta=0.01 * run["peak_rss_bytes"] + 2e6)
             # The weights, the cache and at most 60 MB more.
             self.assertLessEqual(run["peak_rss_bytes"], plan["weights"]["file_bytes"] +
                                  run["cache_bytes"] + 60_000_000)
