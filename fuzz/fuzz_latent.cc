@@ -10,28 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "input.h"
 #include "kernels/isa.h"
 #include "kernels/latent_unit.h"
 #include "support/latent_case.h"
 
 namespace mla {
 namespace {
-
-// Numbers out of the input's bytes; zeros once they are used up.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  int64_t Below(int64_t n) {
-    uint32_t value = 0;
-    for (int i = 0; i < 2; ++i) value = value << 8 | (at_ < size_ ? data_[at_++] : 0u);
-    return static_cast<int64_t>(value) % n;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-  size_t at_ = 0;
-};
 
 [[noreturn]] void Report(const LatentShape& s, const std::string& isa, const char* what, size_t at,
                          double got, double want, double bound) {
@@ -85,7 +70,7 @@ void CheckOn(LatentCase& c, const LatentCase::Exact& want, const std::string& is
   Compare(c.s, name, "out", got.out, want.out, bounds.out * std::max(want.largest_value, 1e-30));
 }
 
-void Check(Input input) {
+void Check(FuzzInput input) {
   LatentShape s;
   s.rows = 1 + input.Below(6);
   s.heads = 1 + input.Below(36);

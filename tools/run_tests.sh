@@ -121,7 +121,7 @@ fuzz_one() {
 }
 
 stage_fuzz() {
-  local targets=(fuzz_safetensors fuzz_config fuzz_tokenizer fuzz_latent) name
+  local targets=(fuzz_safetensors fuzz_config fuzz_tokenizer fuzz_latent fuzz_prefill) name
   configure fuzz && compile build-fuzz --target "${targets[@]}"
   local status=$?
   count "$status" "build of fuzz"
