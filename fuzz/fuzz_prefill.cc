@@ -32,11 +32,11 @@ void CheckOn(PrefillCase& c, const PrefillCase::Exact& want, const char* name,
 
 void Check(FuzzInput input) {
   PrefillShape s;
-  s.rows = 1 + input.Below(80);
-  s.nope = 1 + input.Below(70);
-  s.v_dim = 1 + input.Below(70);
-  s.rank = 1 + input.Below(140);
-  s.rope = 2 + 2 * input.Below(35);
+  s.rows = 1 + input.Below(50);
+  s.nope = 1 + input.Below(40);
+  s.v_dim = 1 + input.Below(40);
+  s.rank = 1 + input.Below(70);
+  s.rope = 2 + 2 * input.Below(20);
   s.keys = 1 + input.Below(300);
   s.first = input.Below(300);
   if (input.Below(2) == 0) s.type = Elem::kInt8;

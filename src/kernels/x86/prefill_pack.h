@@ -130,10 +130,11 @@ MLA_ZMM inline void StoreRopes(const PrefillTask& task, const PrefillLayout& l,
   const LatentFormat& f = task.format;
   const char* from = static_cast<const char*>(tile.data) + f.rope_offset;
   const int64_t keys = PrefillLayout::Up(tile.count, kBf16Depth) * kBf16Depth;
-  for (int64_t key = 0; key < keys; ++key, from += f.row_bytes) {
+  for (int64_t key = 0; key < keys; ++key) {
     float* to = l.K(key / kBf16Block) + key % kBf16Block * kBf16Lanes;
-    // Nothing is read behind the last one.
-    StoreRope(l, key < tile.count ? from : nullptr, key < tile.count ? f.rope : 0, to);
+    // The last one's, of no columns, for those behind it.
+    const int64_t row = std::min(key, tile.count - 1);
+    StoreRope(l, from + row * f.row_bytes, key < tile.count ? f.rope : 0, to);
   }
 }
 
