@@ -117,9 +117,11 @@ struct RowsOptions {
 /// "up_projected": several rows only. "auto": as --attention auto. "decompressed".
 struct RowsArm {
   std::string arm;
-  double ms = 0;         ///< median
-  double tflops = 0;     ///< arithmetic of the arm's own form, 1e12 per second
-  double max_error = 0;  ///< from the first latent arm, over its largest value
+  double ms = 0;           ///< median
+  double tflops = 0;       ///< arithmetic of the arm's own form, 1e12 per second
+  std::string kernel;      ///< unit of the arm's attention, as in BenchRow
+  double peak_tflops = 0;  ///< of that unit with all threads
+  double max_error = 0;    ///< from the first latent arm, over its largest value
   PathCounts paths;
 };
 

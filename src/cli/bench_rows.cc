@@ -28,14 +28,15 @@ struct RowsArgs {
   bool json = false;
 };
 
-JsonText CellJson(const RowsCell& cell, double peak) {
+JsonText CellJson(const RowsCell& cell) {
   std::vector<JsonText> arms;
   for (const RowsArm& arm : cell.arms) {
     arms.push_back(JsonText()
                        .Add("arm", arm.arm)
                        .Add("ms", arm.ms)
                        .Add("tflops", arm.tflops)
-                       .Add("limit_fraction", arm.tflops / peak)
+                       .Add("kernel", arm.kernel)
+                       .Add("limit_fraction", arm.tflops / arm.peak_tflops)
                        .Add("max_error", arm.max_error)
                        .Add("paths", PathsJson(arm.paths)));
   }
@@ -57,7 +58,7 @@ JsonText CostsJson(const RowsReport::Costs& c) {
 
 JsonText ReportJson(const RowsReport& r) {
   std::vector<JsonText> cells;
-  for (const RowsCell& cell : r.cells) cells.push_back(CellJson(cell, r.peak_tflops));
+  for (const RowsCell& cell : r.cells) cells.push_back(CellJson(cell));
   return JsonText()
       .Add("geometry", GeometryJson(r.geometry))
       .Add("isa", r.isa)
@@ -84,18 +85,19 @@ void PrintHead(Output& out, const RowsReport& r) {
   line(fmt::format("costs measured in {:.1f} ms", r.calibration_ms), r.measured);
   line("what auto expects", r.expected);
   out.Line("");
-  out.Line(fmt::format("{:>8}{:>6}  {:<13}{:>11}{:>10}{:>7}  {}", "context", "rows", "arm", "ms",
-                       "TFLOP/s", "limit", "paths"));
+  out.Line(fmt::format("{:>8}{:>6}  {:<13}{:>11}{:>10}{:>7}  {:<9} {}", "context", "rows", "arm",
+                       "ms", "TFLOP/s", "limit", "unit", "paths"));
 }
 
-void PrintCell(Output& out, const RowsCell& cell, double peak) {
+void PrintCell(Output& out, const RowsCell& cell) {
   for (const RowsArm& arm : cell.arms) {
     const std::string ratio = arm.arm == "auto" && cell.auto_over_best > 0
                                   ? fmt::format(" best*{:.3f}", cell.auto_over_best)
                                   : "";
-    out.Line(fmt::format("{:>8}{:>6}  {:<13}{:>11.4f}{:>10.4f}{:>6}%  paths={}{}", cell.context,
-                         cell.rows, arm.arm, arm.ms, arm.tflops,
-                         std::lround(100 * arm.tflops / peak), FormatPaths(arm.paths), ratio));
+    out.Line(fmt::format("{:>8}{:>6}  {:<13}{:>11.4f}{:>10.4f}{:>6}%  {:<9} paths={}{}",
+                         cell.context, cell.rows, arm.arm, arm.ms, arm.tflops,
+                         std::lround(100 * arm.tflops / arm.peak_tflops), arm.kernel,
+                         FormatPaths(arm.paths), ratio));
   }
   if (cell.arms.empty()) {
     out.Line(fmt::format("{:>8}{:>6}  too slow for --max-ms", cell.context, cell.rows));
@@ -109,7 +111,7 @@ int RunRows(RowsArgs& args) {
   const RowsReport report = RunRowsBench(args.options, [&](const RowsReport& so_far) {
     if (args.json) return;
     if (so_far.cells.size() == 1) PrintHead(out, so_far);
-    PrintCell(out, so_far.cells.back(), so_far.peak_tflops);
+    PrintCell(out, so_far.cells.back());
     out.Flush();
   });
   if (args.json) {
@@ -154,16 +156,16 @@ void AddRows(Command bench, bool prefill) {
   AddThreadsOption(command, o.threads);
   AddIsaOption(command, o.isa);
   AddJsonFlag(command, "Print one JSON object", args->json);
-  command.SetFooter(prefill
-                        ? "One sequence, one layer; the arms are timed interleaved. The limit "
-                          "is the peak of fp32\nmultiply-adds with all threads.\n\nExamples:\n"
-                          "  mla bench prefill\n"
-                          "  mla bench prefill --like deepseek-v3 --rows 128 --contexts 2048\n"
-                        : "The costs that decide are measured first, as at the load of a model; "
-                          "then every forced path\nand auto, interleaved. The last line names "
-                          "the cell where auto does worst.\n\nExamples:\n"
-                          "  mla bench crossover\n"
-                          "  mla bench crossover --like deepseek-v3 --max-ms 500 --json\n");
+  command.SetFooter(
+      prefill ? "One sequence, one layer; the arms are timed interleaved. The limit "
+                "is the peak of the arm's\nunit with all threads, in registers.\n\nExamples:\n"
+                "  mla bench prefill\n"
+                "  mla bench prefill --like deepseek-v3 --rows 128 --contexts 2048\n"
+              : "The costs are measured first, for comparison with what auto goes by; "
+                "then every forced path\nand auto, interleaved. The last line names "
+                "the cell where auto does worst.\n\nExamples:\n"
+                "  mla bench crossover\n"
+                "  mla bench crossover --like deepseek-v3 --max-ms 500 --json\n");
   command.SetAction([args] { return RunRows(*args); });
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "attention/crossover.h"
 #include "base/check.h"
@@ -102,6 +103,13 @@ class RowsBench {
     expected_ = ExpectedCosts(g_, latent_.latent_format(op_.units),
                               PrefillUnit(op_, g_, fold_, latent_.type()));
     report.calibration_ms = Milliseconds(start);
+    std::vector<DotUnit> units = {DotUnit::kFma};
+    for (const DotUnit unit : {op_.units.of_16_bits, op_.units.For(latent_.type())}) {
+      if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
+    }
+    const std::vector<UnitRate> rates = UnitRates(op_.pool, units, 0.05);
+    for (size_t i = 0; i < units.size(); ++i) peaks_[units[i]] = rates[i].all / 1e12;
+    report.peak_tflops = peaks_[DotUnit::kFma];
     report.measured = Nanoseconds(costs_, 1);
     report.expected = Nanoseconds(expected_, costs_.up_key / expected_.up_key);
   }
@@ -117,7 +125,9 @@ class RowsBench {
   void FillCaches();
   std::vector<Arm> MakeArms(int64_t context, int64_t rows) const;
   void Step(Arm& arm, int64_t context, int64_t rows, PathStats& stats);
+  bool UpProjects(const Arm& arm, int64_t context, int64_t rows) const;
   double Flop(const Arm& arm, int64_t context, int64_t rows) const;
+  DotUnit UnitOf(const Arm& arm, int64_t context, int64_t rows) const;
 
   const RowsOptions& options_;
   MlaGeometry g_;
@@ -132,6 +142,7 @@ class RowsBench {
   FloatBuffer q_;
   AttentionCosts costs_;  // measured, in nanoseconds
   AttentionCosts expected_;
+  std::map<DotUnit, double> peaks_;  // TFLOP/s of all threads
 };
 
 void RowsBench::FillCaches() {
@@ -189,13 +200,25 @@ void RowsBench::Step(Arm& arm, int64_t context, int64_t rows, PathStats& stats) 
   RunAttention(op_, latent ? workspace_ : plain_, call);
 }
 
+bool RowsBench::UpProjects(const Arm& arm, int64_t context, int64_t rows) const {
+  const std::string_view name = arm.name;
+  return name == "up_projected" ||
+         (name == "auto" && rows > 1 &&
+          !PreferAbsorbed(g_, expected_, op_.pool.threads(), rows, context));
+}
+
+// What multiplies; int8 rows without a unit count as kFma.
+DotUnit RowsBench::UnitOf(const Arm& arm, int64_t context, int64_t rows) const {
+  if (arm.layout == CacheLayout::kDecompressed) return DotUnit::kFma;
+  return UpProjects(arm, context, rows) ? PrefillUnit(op_, g_, fold_, latent_.type())
+                                        : op_.units.For(latent_.type());
+}
+
 double RowsBench::Flop(const Arm& arm, int64_t context, int64_t rows) const {
   const auto r = static_cast<double>(rows), c = static_cast<double>(context);
   const double pairs = r * c - r * (r - 1) / 2;
   const std::string_view name = arm.name;
-  const bool up =
-      name == "up_projected" || (name == "auto" && rows > 1 &&
-                                 !PreferAbsorbed(g_, expected_, op_.pool.threads(), rows, context));
+  const bool up = UpProjects(arm, context, rows);
   const AttentionCosts paper(g_);
   double per_head = 0;
   if (name == "decompressed") {
@@ -231,6 +254,9 @@ RowsCell RowsBench::Measure(int64_t context, int64_t rows) {
     result.arm = arm.name;
     result.ms = arm.ms[arm.ms.size() / 2];
     result.tflops = Flop(arm, context, rows) / result.ms / 1e9;
+    const DotUnit unit = UnitOf(arm, context, rows);
+    result.kernel = DotUnitName(unit);
+    result.peak_tflops = peaks_.at(unit);
     const auto& s = arm.stats;
     result.paths = {s[AttentionPath::kDecompressed], s[AttentionPath::kAbsorbedPrefill],
                     s[AttentionPath::kAbsorbedComposed], s[AttentionPath::kAbsorbedSplitKv]};
@@ -284,8 +310,6 @@ RowsReport RunRowsBench(const RowsOptions& options,
   report.geometry = options.geometry;
   report.isa = ChosenIsa();
   report.threads = pool.threads();
-  const DotUnit fma[] = {DotUnit::kFma};
-  report.peak_tflops = UnitRates(pool, fma, 0.05)[0].all / 1e12;
   RowsBench bench(options, g, pool);
   bench.Calibrate(report);
   report.kernel = bench.kernel();
