@@ -168,7 +168,7 @@ MLA_ZMM_INLINE void InterleavePair(__m512i a, __m512i b, float* to) {
 }
 
 MLA_ZMM void Interleave(const LatentFormat& f, const char* data, int64_t rows, int64_t column,
-                        float* piece, Bf16Prefetch& prefetch) {
+                        float* piece) {
   const int64_t left = f.rank - column;
   const __mmask32 mask = left >= 32 ? 0xffffffffu : (uint32_t{1} << left) - 1;
   const char* from = data + 2 * column;
@@ -187,13 +187,12 @@ MLA_ZMM void Interleave(const LatentFormat& f, const char* data, int64_t rows, i
                        piece + i * kBf16Lanes);
       }
     }
-    prefetch.Next(kBf16Pairs);
     piece += kBf16PieceBlocks * kBf16TileFloats;
   }
 }
 
 void Output(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& tile,
-            Bf16Prefetch& prefetch, const Bf16Products& products) {
+            const Bf16Products& products) {
   static_assert(kBf16PieceBlocks * kBf16Lanes == kBf16Depth);
   const char* data = static_cast<const char*>(tile.data);
   for (int64_t column = 0; column < l.rank; column += kBf16Depth) {
@@ -202,7 +201,7 @@ void Output(const LatentTask& task, const Bf16Layout& l, const LatentTileRows& t
       const int64_t seen = Seen(tile, query);
       if (seen == 0) continue;
       // Anew where this row sees more: even a weight of 0 must not meet what a row does not see.
-      if (seen != rows) Interleave(task.format, data, seen, column, l.piece, prefetch);
+      if (seen != rows) Interleave(task.format, data, seen, column, l.piece);
       rows = seen;
       for (int64_t group = 0; group < l.groups; ++group) {
         Bf16Output w;
@@ -266,9 +265,10 @@ void LatentBf16Tile(const LatentTask& task, const LatentTileRows& tile,
     const int64_t bytes = tile.next_count * task.format.row_bytes;
     prefetch.at = static_cast<const char*>(tile.next);
     prefetch.end = prefetch.at + bytes;
-    // Half of it beside the scores, half beside the output.
+    // All of it beside the scores: beside the interleaving, which itself waits for L2, it costs
+    // more.
     prefetch.lines =
-        bytes / 128 / (RoundUp(most, kBf16Block) / kBf16Block * l.steps * task.rows * l.groups) + 1;
+        bytes / 64 / (RoundUp(most, kBf16Block) / kBf16Block * l.steps * task.rows * l.groups) + 1;
   }
   for (int64_t row = 0; row < most; row += Bf16Layout::kRunRows) {
     ScoreRun(task, l, tile, row, prefetch, products);
@@ -279,7 +279,7 @@ void LatentBf16Tile(const LatentTask& task, const LatentTileRows& tile,
     }
   }
   if (l.rest > 0) products.begin(l.rest);
-  Output(task, l, tile, prefetch, products);
+  Output(task, l, tile, products);
   if (l.rest > 0) products.begin(0);
 }
 
