@@ -29,6 +29,9 @@ struct BenchOptions {
   bool split = true;          ///< false: no split_kv arm
   double kv_budget_gib = 16;  ///< for the longest context that fits
   int64_t read_bytes = 0;     ///< buffer of the bandwidth measurement; 0: larger than the caches
+  /// Reads that buffer before each step, so that the step finds nothing in the processor's caches:
+  /// as in a model, where the weights and the other layers pass through them in between.
+  bool cold = false;
 };
 
 /// What the machine reaches with all threads, measured in the same run: the best of many passes
@@ -82,6 +85,7 @@ struct BenchReport {
   BenchPeaks peaks;
   Geometry geometry;
   BenchKv kv;
+  bool cold = false;  ///< as in BenchOptions
   std::vector<BenchRow> rows;
   bool ok() const {
     for (const BenchRow& row : rows) {

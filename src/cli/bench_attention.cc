@@ -87,6 +87,7 @@ JsonText ReportJson(const BenchReport& report) {
                         .Add("units", units))
       .Add("geometry", GeometryJson(report.geometry))
       .Add("kv", KvJson(report.kv))
+      .Add("cold", report.cold)
       .Add("rows", rows);
 }
 
@@ -117,6 +118,7 @@ void PrintHead(Output& out, const BenchReport& report) {
   out.Line(fmt::format("ratio {:.1f}x; fold {} elements, {:.1f} MiB", kv.ratio, kv.fold_elements,
                        Mib(kv.fold_bytes)));
   PrintPeaks(out, "peaks before the rows", report.peaks);
+  if (report.cold) out.Line("each step begins with cold caches");
   out.Line("");
   out.Line(fmt::format("{:<13}{:>6}{:>9}{:>11}{:>9}{:>10}{:>10}{:>10}{:>8}{:>9}{:>7}  {}", "arm",
                        "batch", "context", "ms/step", "spread", "ms/1K·L", "steps/s", "KV MiB",
@@ -203,6 +205,9 @@ void AddAttention(Command bench) {
             "For the longest context that fits, GiB (default: 16)",
             [&options](double x) { options.kv_budget_gib = x; });
   command.AddFlag("--no-split", "Without the split_kv arm", [&options] { options.split = false; });
+  command.AddFlag("--cold",
+                  "Empty the processor's caches before each step, as the rest of a model does",
+                  [&options] { options.cold = true; });
   AddJsonFlag(command, "Print one JSON object", args->json);
   command.SetFooter(
       "The arms are timed interleaved on the same data and their outputs compared. A row whose\n"

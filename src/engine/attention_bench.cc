@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "attention/attention.h"
 #include "base/check.h"
@@ -12,6 +13,7 @@
 #include "engine/cache_elem.h"
 #include "engine/isas.h"
 #include "engine/machine_peaks.h"
+#include "engine/rates.h"
 #include "kernels/isa.h"
 #include "kernels/latent_unit.h"
 
@@ -132,7 +134,7 @@ double Quantile(const std::vector<double>& sorted, double q) {
 class Bench {
  public:
   Bench(const BenchOptions& options, const MlaGeometry& geometry, int64_t max_batch,
-        int64_t max_context, ThreadPool& pool, const Progress& progress)
+        int64_t max_context, ThreadPool& pool, int64_t read_bytes, const Progress& progress)
       : options_(options),
         g_(geometry),
         pool_(pool),
@@ -145,6 +147,7 @@ class Bench {
     for (const CacheLayout layout : {CacheLayout::kLatent, CacheLayout::kDecompressed}) {
       scratch_.Reserve(AttentionScratchFloats(g_, layout, CacheElem(options.dtype), op_.units));
     }
+    if (options.cold) evict_.emplace(pool, read_bytes);
   }
 
   // Times all arms at one batch and context, step by step in turn.
@@ -165,6 +168,7 @@ class Bench {
   AttentionWorkspace latent_workspace_;
   AttentionWorkspace decompressed_workspace_;
   BenchData data_;
+  std::optional<ReadBuffer> evict_;  // with --cold
   std::vector<AttentionItem> items_;
   const Progress& progress_;
 };
@@ -299,6 +303,7 @@ std::vector<BenchRow> Bench::Measure(int64_t batch, int64_t context) {
     // A different arm begins each step: none always follows the same neighbour's cache contents.
     for (size_t i = 0; i < arms.size(); ++i) {
       Arm& arm = arms[(i + static_cast<size_t>(step)) % arms.size()];
+      if (evict_ && timed) evict_->Read(pool_, Threads::kAll);
       const double ms = Step(arm, input, batch, context);
       if (timed) arm.ms.push_back(ms);
     }
@@ -347,6 +352,7 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
   };
   BenchReport report;
   report.geometry = options.geometry;
+  report.cold = options.cold;
   const MlaGeometry geometry = AsUsage([&] { return CheckOptions(options); });
   report.kv = AsUsage([&] { return DescribeKv(options, geometry); });
   if (options.isa.empty()) {
@@ -368,7 +374,7 @@ BenchReport RunAttentionBench(const BenchOptions& options, const Progress& on_pr
       options.read_bytes > 0 ? options.read_bytes : ReadBufferBytes(AvailableMemory());
   report.peaks = MeasurePeaks(pool, read_bytes);
   progress(fmt::format("filling {} caches of {} tokens in both layouts", batch, context));
-  Bench bench(options, geometry, batch, context, pool, on_progress);
+  Bench bench(options, geometry, batch, context, pool, read_bytes, on_progress);
   for (int64_t c : options.contexts) {
     for (int64_t b : options.batches) {
       const size_t first = report.rows.size();

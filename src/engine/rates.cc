@@ -106,19 +106,23 @@ ReadBuffer::ReadBuffer(ThreadPool& pool, int64_t bytes)
 }
 
 double ReadBuffer::Rate(ThreadPool& pool, Threads threads, double seconds) const {
-  std::atomic<float> sink{0};
   double best = 0;
   const auto begin = Clock::now();
   do {
     best = std::max(best, RateOf([&] {
-                      RunTasks(pool, threads, data_.size() / kPieceFloats, [&](int64_t piece) {
-                        sink.store(ReadLoop(data_.data() + piece * kPieceFloats, kPieceFloats),
-                                   std::memory_order_relaxed);
-                      });
+                      Read(pool, threads);
                       return static_cast<double>(bytes());
                     }));
   } while (SecondsSince(begin) < seconds);
   return best;
+}
+
+void ReadBuffer::Read(ThreadPool& pool, Threads threads) const {
+  std::atomic<float> sink{0};
+  RunTasks(pool, threads, data_.size() / kPieceFloats, [&](int64_t piece) {
+    sink.store(ReadLoop(data_.data() + piece * kPieceFloats, kPieceFloats),
+               std::memory_order_relaxed);
+  });
 }
 
 std::vector<UnitRate> UnitRates(ThreadPool& pool, std::span<const DotUnit> units, double seconds) {

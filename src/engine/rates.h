@@ -29,6 +29,9 @@ class ReadBuffer {
   /// `seconds`.
   double Rate(ThreadPool& pool, Threads threads, double seconds) const;
 
+  /// Reads all of it once, so that the caches hold nothing else.
+  void Read(ThreadPool& pool, Threads threads) const;
+
  private:
   FloatBuffer data_;
 };

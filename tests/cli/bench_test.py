@@ -18,7 +18,7 @@ class Bench(TestCase):
     def test_every_row_names_its_own_path(self):
         report = self.succeed(*bench(*TINY, "--contexts", "300,700", "--batches", "1,2",
                                      "--json")).json
-        self.assertEqual(list(report), ["peaks", "geometry", "kv", "rows"])
+        self.assertEqual(list(report), ["peaks", "geometry", "kv", "cold", "rows"])
         self.assertGreater(report["peaks"]["read_gbps"], 0)
         self.assertTrue(report["peaks"]["tflops"])
         arms = set()

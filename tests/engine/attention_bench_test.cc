@@ -115,6 +115,16 @@ TEST(AttentionBench, ArmsAgreeWithinTheRoundingOfTheCache) {
   }
 }
 
+TEST(AttentionBench, ColdStepsAreStepsLikeOthers) {
+  BenchOptions options = Tiny();
+  options.contexts = {300};
+  options.cold = true;
+  const BenchReport report = RunAttentionBench(options);
+  EXPECT_TRUE(report.cold);
+  EXPECT_TRUE(report.ok());
+  EXPECT_FALSE(RunAttentionBench(Tiny()).cold);
+}
+
 TEST(AttentionBench, SizesFollowFromTheGeometry) {
   BenchOptions options = Tiny();
   options.steps = 1;
