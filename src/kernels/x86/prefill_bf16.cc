@@ -306,6 +306,9 @@ namespace mla {
 
 int64_t PrefillScratchFloats(const LatentFormat&, int64_t, int64_t, int64_t) noexcept { return 0; }
 bool PrefillTakes(const LatentFormat&, int64_t, int64_t, int64_t) noexcept { return false; }
+void PrefillBf16Begin(const PrefillTask&, const BlockProducts&) noexcept {}
+void PrefillBf16Tile(const PrefillTask&, const LatentTileRows&, const BlockProducts&) noexcept {}
+void PrefillBf16Finish(const PrefillTask&, const BlockProducts&) noexcept {}
 void PrefillBegin(const PrefillTask&) noexcept {}
 void PrefillTile(const PrefillTask&, const LatentTileRows&) noexcept {}
 void PrefillFinish(const PrefillTask&) noexcept {}
