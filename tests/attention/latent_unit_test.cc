@@ -20,8 +20,9 @@ class LatentUnitPaths : public testing::TestWithParam<DotUnit> {
   void SetUp() override {
     const std::string why_not = TryDotUnit(GetParam());
     if (!why_not.empty()) GTEST_SKIP() << DotUnitName(GetParam()) << ": " << why_not;
+    units_.Use(GetParam());
   }
-  const LatentUnits units_ = LatentUnits().Use(GetParam());
+  LatentUnits units_;
 };
 
 // Against what the cache holds: weights are rounded to 8 bits, by at most 2^-9 each, which moves a
