@@ -78,8 +78,8 @@ class Rows(TestCase):
     def check(self, report, extra):
         self.assertEqual([(c["context"], c["rows"]) for c in report["cells"]],
                          [(5, 1), (300, 1), (300, 7)])
-        # Units of bf16 pairs round each weight by 2^-9.
-        bound = 1e-4 if report["kernel"] == "fma" else 2**-8
+        # Units of bf16 pairs round each weight by 2^-9, and an up-projected key and value as well.
+        bound = 1e-4 if report["kernel"] == "fma" else 2**-7
         for cell in report["cells"]:
             forced = "split_kv" if cell["rows"] == 1 else "up_projected"
             self.assertEqual([a["arm"] for a in cell["arms"]],
