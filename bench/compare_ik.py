@@ -135,9 +135,8 @@ class Ours:
 
     def decode(self, cache, depth):
         """The rows of the arm auto by context, of a cache of `depth` tokens and a short one."""
-        report = self.run("attention", "--dtype", cache, "--batches", "1", "--contexts",
-                          f"{SHORT},{depth}", "--layers", str(self.args.layers), "--steps", "32",
-                          "--cold")
+        report = self.run("attention", "--cold", "--dtype", cache, "--batches", "1", "--steps",
+                          "32", "--contexts", f"{SHORT},{depth}", "--layers", str(self.args.layers))
         try:
             rows = {row["context"]: row for row in report["rows"] if row["arm"] == "auto"}
             return {c: (rows[c]["ms_per_step"], rows[c]["ms_per_1000_tokens"], rows[c]["kernel"])

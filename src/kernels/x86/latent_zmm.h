@@ -1,7 +1,7 @@
 // AVX-512 steps that the latent kernels around matrix units share: exponentials, bf16 parts,
 // transposes, k_rope in two parts.
-// Called by: kernels/x86/latent_*.cc only, on x86-64. Thread-safety: pure functions on their
-// arguments.
+// Called by: kernels/x86/latent_*.cc and prefill_*.h only, on x86-64. Thread-safety: pure functions
+// on their arguments.
 #ifndef MLA_KERNELS_X86_LATENT_ZMM_H_
 #define MLA_KERNELS_X86_LATENT_ZMM_H_
 
